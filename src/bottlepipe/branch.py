@@ -1,0 +1,133 @@
+"""Stage 3, `branch`: which entries stand.
+
+A rewind leaves the abandoned branch in the file; most other off-branch entries come from parallel tool calls and broken
+parents, and stay. So only a plain prompt that is the sibling of a plain prompt on the active chain is dropped, with
+all that hangs below it. Two roots, a missing parent or a re-used meta parent never lose text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from bottlepipe.envelopes import NOTE
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """For one session: which rows of TREE are repeats of an earlier uuid, and which were abandoned by a rewind.
+
+    `abandoned` maps a TREE row to the number (from 1) of its rewound branch.
+    """
+
+    repeated: frozenset[int]
+    abandoned: dict[int, int]
+
+
+def find_branches(tree: pl.DataFrame) -> Branches:
+    """Judge the TREE rows of one session."""
+    rows = tree.select("uuid_hash", "parent_hash", "is_sidechain", "is_meta", "is_prompt").with_row_index("row")
+    first = rows.unique("uuid_hash", keep="first", maintain_order=True)
+    repeated = frozenset(rows.join(first, on="row", how="anti").get_column("row").to_list())
+    resolved = rows.join(
+        first.select(pl.col("uuid_hash").alias("parent_hash"), pl.col("row").alias("parent")),
+        on="parent_hash",
+        how="left",
+        maintain_order="left",
+    )
+    parents: list[int | None] = resolved.get_column("parent").to_list()
+    is_prompt: list[bool] = resolved.get_column("is_prompt").to_list()
+    prompts = [row for row, prompt in enumerate(is_prompt) if prompt and row not in repeated]
+    siblings: dict[int, list[int]] = {}
+    for row in prompts:
+        parent = parents[row]
+        if parent is not None and parent != row:
+            siblings.setdefault(parent, []).append(row)
+    is_meta: list[bool] = resolved.get_column("is_meta").to_list()
+    forks = [rows for parent, rows in siblings.items() if len(rows) > 1 and not is_meta[parent]]
+    if not forks:
+        return Branches(repeated, {})
+
+    is_sidechain: list[bool] = resolved.get_column("is_sidechain").to_list()
+    on_chain = _walk_chain(parents, [side or row in repeated for row, side in enumerate(is_sidechain)])
+    heads = sorted(row for fork in forks if any(on_chain[r] for r in fork) for row in fork if not on_chain[row])
+    return Branches(repeated, _below(heads, parents, on_chain))
+
+
+def _walk_chain(parents: list[int | None], is_off_limits: list[bool]) -> list[bool]:
+    """Mark the rows on the way from the last main-chain row to the first.
+
+    Where a parent is missing or the way runs in a circle, it goes on at the nearest earlier row not yet on it.
+    """
+    on_chain = [False] * len(parents)
+    # earlier[row]: some row at or before it that may still be free; compressed as the walk goes.
+    earlier = list(range(len(parents)))
+
+    def nearest_free(row: int) -> int:
+        path = []
+        while row >= 0 and (on_chain[row] or is_off_limits[row]):
+            path.append(row)
+            row = earlier[row] if earlier[row] < row else row - 1
+        for passed in path:
+            earlier[passed] = row
+        return row
+
+    row = nearest_free(len(parents) - 1)
+    while row >= 0:
+        on_chain[row] = True
+        parent = parents[row]
+        row = parent if parent is not None and not on_chain[parent] and not is_off_limits[parent] else nearest_free(row)
+    return on_chain
+
+
+def _below(heads: list[int], parents: list[int | None], on_chain: list[bool]) -> dict[int, int]:
+    """Map every row at or below one of `heads` to the number of that head, from 1."""
+    children: dict[int, list[int]] = {}
+    for row, parent in enumerate(parents):
+        if parent is not None and parent != row:
+            children.setdefault(parent, []).append(row)
+    branch: dict[int, int] = {}
+    for number, head in enumerate(heads, start=1):
+        stack = [head]
+        while stack:
+            row = stack.pop()
+            if row in branch or on_chain[row]:
+                continue
+            branch[row] = number
+            stack.extend(children.get(row, ()))
+    return branch
+
+
+def mark_branches(rows: pl.DataFrame, branches: Branches) -> pl.DataFrame:
+    """Drop the rows that hang on repeated entries and add `branch`: 0 for rows that stand, else the branch's number.
+
+    Takes MESSAGES or TOOL_CALLS of one session; both name their TREE row in `entry`.
+    """
+    number = pl.col("entry").replace_strict(branches.abandoned, default=0, return_dtype=pl.Int64)
+    kept = rows.filter(~pl.col("entry").is_in(list(branches.repeated))) if branches.repeated else rows
+    return kept.with_columns(branch=number if branches.abandoned else pl.lit(0, pl.Int64))
+
+
+def announce_branches(messages: pl.DataFrame) -> pl.DataFrame:
+    """Put a notice before and after every run of rows of one rewound branch, so that a reader cannot mistake it."""
+    rows: list[dict[str, Any]] = []
+    open_row: dict[str, Any] | None = None
+
+    def announce(row: dict[str, Any], word: str) -> None:
+        text = f"rewound branch {row['branch']} {word}"
+        identity = f"branch:{row['branch']}:{word}:{len(rows)}"
+        rows.append({**row, "speaker": "notice", "kind": NOTE, "text": text, "message_id": identity})
+
+    for row in messages.iter_rows(named=True):
+        if open_row is not None and row["branch"] != open_row["branch"]:
+            announce(open_row, "ends")
+            open_row = None
+        if row["branch"] and open_row is None:
+            announce(row, "begins")
+        rows.append(row)
+        open_row = row if row["branch"] else None
+    if open_row is not None:
+        announce(open_row, "ends")
+    return pl.DataFrame(rows, schema=messages.schema)

@@ -1,0 +1,351 @@
+"""The order of the stages. One session is a batch of one: the same code, the same bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+
+from bottlepipe.bottle import Bottle
+from bottlepipe.branch import announce_branches, find_branches, mark_branches
+from bottlepipe.classify import Classified, classify_entries
+from bottlepipe.clauses import one_line
+from bottlepipe.envelopes import BASH, COMPACT_SUMMARY, LOCAL_COMMAND
+from bottlepipe.errors import BottlepipeError, ExcludedProject, NothingToRender
+from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_CALLS, TOOL_USES, empty
+from bottlepipe.join import join_timeline
+from bottlepipe.locate import SessionRef
+from bottlepipe.memory import Memory, read_memory
+from bottlepipe.number import align_prompts, insert_stored, number_messages, place_rows
+from bottlepipe.read import Entry, Skipped, open_transcript, read_entries
+from bottlepipe.reconstruct import assign_turns, reconstruct_messages
+from bottlepipe.redact import PRIVATE, redact_messages, redact_observations, redact_summaries
+from bottlepipe.render import MODE_FULL, MODE_RECONSTRUCTED, Header, render_bottle
+from bottlepipe.settings import Settings
+
+TASK_LENGTH = 300
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+# Plural and singular of everything that can be left out, in the order in which it is told, and what was done with it.
+_LEFT_OUT = {
+    "rewound branches": "rewound branch",
+    "messages on rewound branches": "message on a rewound branch",
+    "observations on rewound branches": "observation on a rewound branch",
+    "torn lines": "torn line",
+    "unfinished last lines": "unfinished last line",
+    "lines that are no record": "line that is no record",
+    "lines nested too deeply": "line nested too deeply",
+    "records with a mistyped field": "record with a mistyped field",
+    "unreadable ends of the file": "unreadable end of the file",
+    "ends lost while the file shrank": "end lost while the file shrank",
+    "repeated entries": "repeated entry",
+    "compaction summaries": "compaction summary",
+    "subagent entries": "subagent entry",
+    "synthetic answers": "synthetic answer",
+    "injected texts": "injected text",
+    "private spans": "private span",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a caller may choose. `database` None reads none at all; `allow_excluded` is for output that stays off the disk."""
+
+    database: Path | None = None
+    all_branches: bool = False
+    guess_orphans: bool = False
+    allow_excluded: bool = False
+    progress: Callable[[int, int], None] | None = None
+
+
+@dataclass(slots=True)
+class _Session:
+    """One session on its way through the stages."""
+
+    ref: SessionRef
+    stored_id: str
+    classified: Classified | None = None
+    source_bytes: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def render_sessions(
+    refs: Sequence[SessionRef], settings: Settings, options: Options, now: datetime
+) -> Iterator[Bottle | BottlepipeError]:
+    """Render each session; an error stands in the place of a session that cannot be rendered. Nothing is written."""
+    sessions: list[_Session | BottlepipeError] = []
+    for ref in refs:
+        try:
+            sessions.append(_read_session(ref, options))
+        except BottlepipeError as error:
+            sessions.append(error)
+    ids = [session.stored_id for session in sessions if isinstance(session, _Session) and session.stored_id]
+    memory = (
+        read_memory(options.database, ids, guess_orphans=options.guess_orphans)
+        if options.database and ids
+        else Memory()
+    )
+    for session in sessions:
+        if isinstance(session, BottlepipeError):
+            yield session
+            continue
+        try:
+            yield _assemble(session, memory, settings, options, now)
+        except BottlepipeError as error:
+            yield error
+
+
+def _read_session(ref: SessionRef, options: Options) -> _Session:
+    session = _Session(ref, ref.stored_id)
+    if ref.transcript is not None:
+        try:
+            classified, session.source_bytes = _classify_file(ref.transcript, ref.bottle_id, options)
+        except NothingToRender:
+            # Pruned between looking and reading. The database may still know the session.
+            if not ref.stored_id:
+                raise
+            return session
+        session.classified = classified
+        if classified.is_subagent:
+            session.stored_id = ""
+        elif not session.stored_id:
+            session.stored_id = classified.content_session_id or ""
+    return session
+
+
+def _classify_file(path: Path, session_id: str, options: Options) -> tuple[Classified, int]:
+    with open_transcript(path) as file:
+        # The file is being appended to: what comes after this moment belongs to the next render.
+        size = os.fstat(file.fileno()).st_size
+
+        def entries() -> Iterator[Entry | Skipped]:
+            file.seek(0)
+            progress = options.progress
+            return read_entries(file, size, (lambda done: progress(done, size)) if progress else None)
+
+        classified = classify_entries(entries(), session_id)
+        if classified.is_subagent:
+            classified = classify_entries(entries(), session_id, as_subagent=True)
+            classified.is_subagent = True
+        return classified, size
+
+
+def _of_session(frame: pl.DataFrame, session_id: str) -> pl.DataFrame:
+    return frame.filter(pl.col("session_id") == session_id)
+
+
+def _assemble(session: _Session, memory: Memory, settings: Settings, options: Options, now: datetime) -> Bottle:
+    classified, left_out = session.classified, session.left_out
+    stored_id = session.stored_id
+    project = memory.projects.get(stored_id, "")
+    cwd = (classified.cwd if classified else None) or ""
+    if not options.allow_excluded and settings.is_excluded(cwd, project):
+        raise ExcludedProject(
+            f"session {session.ref.bottle_id}: its project is excluded by CLAUDE_MEM_EXCLUDED_PROJECTS",
+            hint="`-o -` prints it without storing it",
+        )
+    prompts = _of_session(memory.prompts, stored_id) if stored_id else empty(PROMPTS)
+    observations = _of_session(memory.observations, stored_id) if stored_id else empty(OBSERVATIONS)
+    summaries = _of_session(memory.summaries, stored_id) if stored_id else empty(SUMMARIES)
+    tool_uses = _of_session(memory.tool_uses, stored_id) if stored_id else empty(TOOL_USES)
+
+    numbered, tool_calls = _stand(classified, options, left_out) if classified else (None, empty(TOOL_CALLS))
+    if numbered is not None and _is_renderable(numbered):
+        mode = MODE_FULL
+        prompts = align_prompts(numbered, prompts)
+        numbered, prompts = insert_stored(numbered, prompts)
+    else:
+        if prompts.is_empty() and observations.is_empty() and summaries.is_empty():
+            raise _nothing(session, memory, settings, options)
+        mode = MODE_RECONSTRUCTED
+        numbered, tool_calls = number_messages(reconstruct_messages(prompts)), empty(TOOL_CALLS)
+        prompts = assign_turns(numbered, prompts)
+    observations = place_rows(observations, "observation_id", numbered, tool_calls, tool_uses, prompts)
+    numbered, observations = _drop_rewound(numbered, observations, options, left_out)
+
+    messages = redact_messages(numbered.filter(pl.col("kind") != COMPACT_SUMMARY), left_out)
+    public_observations = redact_observations(observations, left_out)
+    placed = place_rows(summaries, "summary_id", numbered, empty(TOOL_CALLS), empty(TOOL_USES), prompts)
+    public_summaries = redact_summaries(placed, Counter() if mode == MODE_FULL else left_out)
+    shown = public_summaries if mode == MODE_RECONSTRUCTED else public_summaries.clear()
+    timeline = join_timeline(messages, public_observations, shown)
+
+    counts = timeline.get_column("speaker").value_counts()
+    tally = Counter(dict(counts.iter_rows()))
+    problem = _observation_problem(memory, settings, options, session, tally["observation"])
+    told = _told(left_out, classified)
+    started = classified.started_ms if classified else None
+    header = Header(
+        session_id=session.ref.bottle_id,
+        project=cwd or project,
+        started_ms=started if started is not None else timeline.get_column("at_ms").drop_nulls().min(),  # type: ignore[arg-type]
+        rendered=now,
+        mode=mode,
+        facts=_facts(session, memory, settings, mode, tally, told, problem),
+    )
+    users = messages.filter(pl.col("speaker") == "user")
+    text = "".join(render_bottle(header, timeline, _original_request(users), settings.zone))
+    return Bottle(
+        session_id=session.ref.bottle_id,
+        mode=mode,
+        text=text,
+        project=header.project,
+        user_turns=tally["user"],
+        assistant_messages=tally["assistant"],
+        observations=tally["observation"],
+        source_bytes=session.source_bytes,
+        left_out=told,
+        notes=tuple(memory.notes),
+        problem=problem,
+        current_task=_current_task(users, placed, public_summaries),
+        ends_mid_turn=mode == MODE_FULL and _ends_mid_turn(numbered, tool_calls),
+    )
+
+
+def _stand(classified: Classified, options: Options, left_out: Counter[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Numbered messages and tool calls of the transcript, with the branch of each."""
+    branches = find_branches(classified.tree)
+    messages = mark_branches(classified.messages, branches)
+    left_out["repeated entries"] += len(branches.repeated)
+    if branches.abandoned:
+        left_out["rewound branches"] += len(set(branches.abandoned.values()))
+        if options.all_branches:
+            left_out["rewound branches"] = 0
+            messages = announce_branches(messages)
+    return number_messages(messages), mark_branches(classified.tool_calls, branches)
+
+
+def _is_renderable(numbered: pl.DataFrame) -> bool:
+    return not numbered.filter((pl.col("branch") == 0) & pl.col("speaker").is_in(["user", "assistant"])).is_empty()
+
+
+def _drop_rewound(
+    numbered: pl.DataFrame, observations: pl.DataFrame, options: Options, left_out: Counter[str]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Leave out what stands on rewound branches, observations too."""
+    rewound = numbered.filter(pl.col("branch") != 0)
+    if rewound.is_empty() or options.all_branches:
+        return numbered, observations
+    turns = rewound.filter(pl.col("speaker") == "user").get_column("turn").unique()
+    standing = numbered.filter(pl.col("branch") == 0)
+    is_gone = pl.col("turn").is_in(turns.implode()).fill_null(False)
+    left_out["messages on rewound branches"] += (
+        rewound.filter(pl.col("speaker").is_in(["user", "assistant"])).get_column("message").n_unique()
+    )
+    left_out["observations on rewound branches"] += observations.filter(is_gone).height
+    return standing, observations.filter(~is_gone)
+
+
+def _nothing(session: _Session, memory: Memory, settings: Settings, options: Options) -> NothingToRender:
+    name = str(session.ref.transcript) if session.ref.transcript else f"session {session.ref.bottle_id}"
+    why = "no conversation in it" if session.classified is not None else "no transcript"
+    if options.database is None:
+        why += ", and no database to ask"
+    else:
+        why += f", and {memory.problem}" if memory.problem else f", and nothing stored for it in {options.database}"
+    return NothingToRender(f"{name}: {why}", hint="`bottlepipe list` shows the sessions that can be rendered")
+
+
+def _observation_problem(memory: Memory, settings: Settings, options: Options, session: _Session, shown: int) -> str:
+    """Why a bottle has no observations; "" when it has some."""
+    if memory.problem:
+        return memory.problem
+    if shown:
+        return ""
+    if options.database is None:
+        return "no database was asked"
+    if session.classified is not None and session.classified.is_subagent:
+        return "this is a subagent's transcript; claude-mem keeps none for it"
+    if settings.runtime == "server" and memory.is_empty:
+        return "claude-mem runs on its Postgres server, which bottlepipe does not read"
+    return "claude-mem has stored none for this session"
+
+
+def _told(left_out: Counter[str], classified: Classified | None) -> dict[str, int]:
+    """What is left out, under plural names, in a fixed order."""
+    counts = Counter(left_out)
+    if classified is not None:
+        counts.update(classified.left_out)
+        by_singular = {singular: plural for plural, singular in _LEFT_OUT.items()}
+        for reason, count in classified.skipped.items():
+            counts[by_singular.get(reason, reason)] += count
+    return {name: counts[name] for name in (*_LEFT_OUT, *sorted(counts.keys() - _LEFT_OUT.keys())) if counts[name]}
+
+
+def describe_left_out(left_out: Mapping[str, int]) -> list[str]:
+    """`2 rewound branches`, `1 torn line`: one phrase for each thing."""
+    return [f"{count:,} {name if count != 1 else _LEFT_OUT.get(name, name)}" for name, count in left_out.items()]
+
+
+def count_of(count: int, singular: str) -> str:
+    """`1 user turn`, `2 user turns`."""
+    return f"{count:,} {singular}{'' if count == 1 else 's'}"
+
+
+def _facts(
+    session: _Session,
+    memory: Memory,
+    settings: Settings,
+    mode: str,
+    tally: Counter[str],
+    told: dict[str, int],
+    problem: str,
+) -> list[tuple[str, str]]:
+    parts = (("user", "user turn"), ("assistant", "assistant message"), ("observation", "observation"))
+    facts = [("contents", ", ".join(count_of(tally[speaker], word) for speaker, word in parts))]
+    if mode == MODE_FULL:
+        facts.append(("source", f"{session.source_bytes} bytes of transcript"))
+    if told:
+        facts.append(("left out", ", ".join(describe_left_out(told))))
+    if problem:
+        facts.append(("observations", f"none — {problem}"))
+    facts.extend(("database", note) for note in memory.notes)
+    if session.classified is not None and session.classified.is_subagent:
+        facts.append(("subagent", "yes — its user turns were written by the main model"))
+    if session.ref.others:
+        facts.append(("other transcripts", f"{session.ref.others} of the same id in other project folders, not read"))
+    if settings.problem:
+        facts.append(("settings", settings.problem))
+    return facts
+
+
+def _original_request(users: pl.DataFrame) -> str:
+    genuine = users.filter(
+        ~pl.col("kind").is_in([LOCAL_COMMAND, BASH]) & ~pl.col("public_text").is_in([PRIVATE, "[image]"])
+    )
+    return str(genuine.get_column("public_text")[0]) if genuine.height else ""
+
+
+def _current_task(users: pl.DataFrame, summaries: pl.DataFrame, public_summaries: pl.DataFrame) -> str:
+    """The newer of the last user prompt and the last summary's next steps, as one line without astral characters."""
+    prompts = users.filter(~pl.col("kind").is_in([LOCAL_COMMAND, BASH]) & (pl.col("public_text") != PRIVATE))
+    task, task_ms = "", None
+    if prompts.height:
+        task, task_ms = prompts.select("public_text", "at_ms").row(-1)
+    for text, at_ms in (
+        public_summaries.sort("at_ms", "ref", nulls_last=False).select("public_text", "at_ms").iter_rows()
+    ):
+        if task_ms is not None and (at_ms is None or at_ms < task_ms):
+            continue
+        steps = re.search(r"^next steps: (.*(?:\n  .*)*)", text, re.MULTILINE) or re.search(
+            r"^request: (.*(?:\n  .*)*)", text, re.MULTILINE
+        )
+        if steps:
+            task = steps.group(1)
+    return one_line(_ASTRAL.sub("", task), TASK_LENGTH)
+
+
+def _ends_mid_turn(numbered: pl.DataFrame, tool_calls: pl.DataFrame) -> bool:
+    """True when the last standing prompt, local commands aside, has no assistant text after its last tool call."""
+    prompts = numbered.filter((pl.col("speaker") == "user") & ~pl.col("kind").is_in([LOCAL_COMMAND, BASH]))
+    if prompts.is_empty():
+        return False
+    asked = prompts.get_column("seq")[-1]
+    calls = tool_calls.filter((pl.col("branch") == 0) & (pl.col("seq") >= asked)).get_column("seq").max()
+    since = asked if calls is None else calls
+    return numbered.filter((pl.col("speaker") == "assistant") & (pl.col("seq") > since)).is_empty()

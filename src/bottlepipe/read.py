@@ -1,0 +1,391 @@
+"""Stage 1, `read`: a transcript file in, decoded entries and counted `Skipped` lines out.
+
+The decision this stage owns: is this line whole? A transcript is appended to while it is read, may hold torn lines in
+the middle (two records on one line, a cut record before a whole one, runs of NUL), and is sometimes not line-delimited
+at all. Nothing here judges what an entry means.
+
+Memory: one line at a time in a reused buffer. `msgspec.Raw` fields alias that buffer, so an `Entry` is valid until the
+next one is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from bottlepipe.errors import NothingToRender, SourceUnreadable
+
+_CHUNK = 1 << 20
+_MAX_DEPTH = 500
+_MAX_RESYNCS = 32
+_NO_RAW = msgspec.Raw(b"")
+
+# A cut record can only be followed by a record that starts as Claude Code writes one.
+_RECORD_START = re.compile(
+    r'\{\s*"(?:parentUuid|type|isSidechain|uuid|sessionId|timestamp|message|summary|leafUuid|cwd|logicalParentUuid)"\s*:'
+)
+_PRETTY_START = re.compile(rb'\s*\{[ \t]*\r?\n\s*"')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Block(msgspec.Struct, gc=False):
+    """One content block of a message. Only the keys that the stages use; all others pass unread."""
+
+    type: str = ""
+    text: str | None = None
+    id: str | None = None
+    name: str | None = None
+    tool_use_id: str | None = None
+    is_error: bool | None = None
+    content: msgspec.Raw = _NO_RAW
+
+
+class Message(msgspec.Struct, gc=False):
+    """The API message inside an entry."""
+
+    role: str | None = None
+    id: str | None = None
+    model: str | None = None
+    content: str | list[Block | str | None] | None = None
+
+
+class Origin(msgspec.Struct, gc=False):
+    """Who caused an entry, as far as Claude Code says so."""
+
+    kind: str | None = None
+
+
+class CompactMetadata(msgspec.Struct, rename="camel", gc=False):
+    """What a compaction boundary tells of itself; `pre_tokens` counts tokens before it."""
+
+    trigger: str | None = None
+    pre_tokens: int | None = None
+
+
+class Attachment(msgspec.Struct, rename="camel", gc=False):
+    """An attachment entry's payload; only `queued_command` carries words of the user."""
+
+    type: str = ""
+    prompt: str | list[Block | str | None] | None = None
+    command_mode: str | None = None
+    origin: Origin | None = None
+
+
+class Entry(msgspec.Struct, rename="camel", gc=False):
+    """One record of a transcript. `line` is its 1-based line (or item) number; Raw fields die with the next entry."""
+
+    type: str = ""
+    subtype: str | None = None
+    uuid: str | None = None
+    parent_uuid: str | None = None
+    logical_parent_uuid: str | None = None
+    session_id: str | None = None
+    timestamp: str | None = None
+    cwd: str | None = None
+    is_sidechain: bool | None = None
+    is_meta: bool | None = None
+    is_compact_summary: bool | None = None
+    is_visible_in_transcript_only: bool | None = None
+    is_api_error_message: bool | None = None
+    origin: Origin | None = None
+    prompt_source: str | None = None
+    plan_content: str | None = None
+    operation: str | None = None
+    role: str | None = None
+    message: Message | None = None
+    attachment: Attachment | None = None
+    compact_metadata: CompactMetadata | None = None
+    content: str | list[Block | str | None] | None = None
+    tool_use_result: msgspec.Raw = _NO_RAW
+    line: int = msgspec.field(default=0, name="(line)")
+
+
+class Skipped(NamedTuple):
+    """A piece of the file that could not be used. `reason` is one of the REASON_* words, for counting."""
+
+    line: int
+    reason: str
+    detail: str = ""
+
+
+REASON_TORN = "torn line"
+REASON_UNFINISHED = "unfinished last line"
+REASON_NOT_OBJECT = "line that is no record"
+REASON_TOO_DEEP = "line nested too deeply"
+REASON_MISTYPED = "record with a mistyped field"
+REASON_REST = "unreadable rest of the file"
+REASON_SHRANK = "end of a file that shrank while it was read"
+
+_decode = msgspec.json.Decoder(Entry).decode
+_decode_message = msgspec.json.Decoder(Message).decode
+_raw_decode = json.JSONDecoder(
+    strict=False,
+    parse_constant=lambda _: None,
+    parse_float=lambda digits: number if math.isfinite(number := float(digits)) else None,
+).raw_decode
+
+
+def open_transcript(path: Path) -> BinaryIO:
+    """Open a transcript for reading. Raises NothingToRender when it is missing, SourceUnreadable when it can't be read."""
+    try:
+        file = open(path, "rb", buffering=0)  # noqa: SIM115 - the caller closes it
+    except FileNotFoundError:
+        raise NothingToRender(
+            f"{path}: no such file", hint="`bottlepipe list` shows the sessions that are there"
+        ) from None
+    except IsADirectoryError:
+        raise SourceUnreadable(f"{path}: is a folder, not a transcript", hint="name a .jsonl file inside it") from None
+    except OSError as error:
+        raise SourceUnreadable(f"{path}: cannot be read: {error.strerror}", hint="check its permissions") from None
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise SourceUnreadable(f"{path}: is not a regular file", hint="name a transcript file")
+    return file
+
+
+def read_entries(file: BinaryIO, size: int, progress: Callable[[int], None] | None = None) -> Iterator[Entry | Skipped]:
+    """Yield every entry in the first `size` bytes of an unbuffered binary file, in file order.
+
+    `progress` is called with the number of bytes read so far. A last line that is not whole is still being written:
+    it is reported as REASON_UNFINISHED, not as torn.
+    """
+    head = file.read(min(size, _CHUNK)) or b""
+    file.seek(0)
+    opening = head.lstrip(b"\xef\xbb\xbf\x00 \t\r\n")
+    if _is_one_document(opening, len(head) < size):
+        yield from _read_documents(file, size, progress)
+    else:
+        yield from _read_lines(file, size, progress)
+
+
+def _is_one_document(opening: bytes, has_more: bool) -> bool:
+    """True when the file is not line-delimited: one JSON array, or pretty-printed values."""
+    if _PRETTY_START.match(opening):
+        return True
+    if not opening.startswith(b"["):
+        return False
+    line, newline, rest = opening.partition(b"\n")
+    if newline and (rest.strip() or has_more):
+        try:
+            json.loads(line)
+        except (ValueError, RecursionError):
+            return True
+        return False
+    return True
+
+
+def _read_lines(file: BinaryIO, size: int, progress: Callable[[int], None] | None) -> Iterator[Entry | Skipped]:
+    buffer = bytearray(_CHUNK)
+    view = memoryview(buffer)
+    start = filled = total = number = 0
+    while total < size:
+        if start:
+            view[: filled - start] = view[start:filled]
+            filled -= start
+            start = 0
+        if filled == len(buffer):
+            # A new buffer, not a longer one: a bytearray cannot grow while a Raw of the last entry looks into it.
+            buffer = buffer + bytearray(len(buffer))
+            view = memoryview(buffer)
+        got = file.readinto(view[filled : min(len(buffer), filled + size - total)])  # type: ignore[attr-defined]
+        if not got:
+            break
+        scanned, filled, total = filled, filled + got, total + got
+        if progress:
+            progress(total)
+        while (end := buffer.find(b"\n", scanned, filled)) >= 0:
+            number += 1
+            try:
+                entry = _decode(view[start:end])
+            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+                yield from _salvage(bytes(view[start:end]), number, is_last=False)
+            else:
+                if entry.role is not None:
+                    _adopt_message(entry, view[start:end])
+                entry.line = number
+                yield entry
+            start = scanned = end + 1
+    if filled > start:
+        yield from _salvage(bytes(view[start:filled]), number + 1, is_last=True)
+    if total < size:
+        yield Skipped(number + 1, REASON_SHRANK)
+
+
+def _adopt_message(entry: Entry, line: bytes | memoryview) -> None:
+    """Let a bare API message ({role, content}) stand for an entry."""
+    if entry.message is None and entry.type in ("", "message") and entry.role:
+        entry.message = _decode_message(line)
+        entry.type = entry.role
+
+
+def _salvage(line: bytes, number: int, *, is_last: bool) -> Iterator[Entry | Skipped]:
+    """Yield what can be had from a line that is not one clean record."""
+    text = line.replace(b"\x00", b"").decode("utf-8", "replace").replace("\ufeff", "", 1).strip()
+    position = failures = 0
+    while position < len(text):
+        try:
+            value, position_after = _raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            is_deep = isinstance(error, RecursionError)
+            failures += 1
+            following = _RECORD_START.search(text, position + 1) if failures < _MAX_RESYNCS else None
+            while following is not None and not _starts_record(text, following.start()):
+                failures += 1
+                following = _RECORD_START.search(text, following.end()) if failures < _MAX_RESYNCS else None
+            if following is None and is_last and not is_deep:
+                yield Skipped(number, REASON_UNFINISHED)
+                return
+            yield Skipped(number, REASON_TOO_DEEP if is_deep else REASON_TORN)
+            if following is None:
+                return
+            position = following.start()
+            continue
+        position = position_after
+        while position < len(text) and text[position] in " \t\r\n,":
+            position += 1
+        yield from _entry_from_value(value, number)
+
+
+def _starts_record(text: str, position: int) -> bool:
+    """A tail after a cut record counts only if it is a whole object that says whose record it is."""
+    try:
+        value, _ = _raw_decode(text, position)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and "type" in value and ("uuid" in value or "sessionId" in value)
+
+
+def _entry_from_value(value: object, number: int) -> Iterator[Entry | Skipped]:
+    """Yield an Entry from a decoded JSON value, dropping single fields that have a wrong type."""
+    if not isinstance(value, dict):
+        yield Skipped(number, REASON_NOT_OBJECT, type(value).__name__)
+        return
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        yield Skipped(number, REASON_TOO_DEEP)
+        return
+    try:
+        yield _read_clean(text, number)
+    except (msgspec.MsgspecError, RecursionError):
+        fitting, mistyped = _fit(value, Entry)
+        if mistyped & {"message", "content", "attachment"}:
+            yield Skipped(number, REASON_MISTYPED, ", ".join(sorted(mistyped)))
+        try:
+            yield _read_clean(json.dumps(fitting, ensure_ascii=False), number)
+        except (msgspec.MsgspecError, RecursionError, ValueError):
+            yield Skipped(number, REASON_MISTYPED)
+
+
+def _read_clean(text: str, number: int) -> Entry:
+    # Lone surrogates are legal in Python's str and nowhere else.
+    line = _SURROGATE.sub("\ufffd", text).encode("utf-8")
+    entry = _decode(line)
+    _adopt_message(entry, line)
+    entry.line = number
+    return entry
+
+
+def _fit(value: dict[str, Any], struct: type[msgspec.Struct]) -> tuple[dict[str, Any], set[str]]:
+    """Keep the fields of a JSON object that fit `struct`; name those that do not. Nested structs are fitted too."""
+    fitting: dict[str, Any] = {}
+    mistyped: set[str] = set()
+    for field in msgspec.structs.fields(struct):
+        name = field.encode_name
+        if name not in value or field.type is msgspec.Raw:
+            if name in value:
+                fitting[name] = value[name]
+            continue
+        item = value[name]
+        nested = next((t for t in (Message, Attachment, Origin, CompactMetadata) if field.type == (t | None)), None)
+        if nested is not None and isinstance(item, dict):
+            fitting[name], inner = _fit(item, nested)
+            mistyped |= {name} if inner & {"content", "prompt"} else set()
+        elif isinstance(item, list) and name in ("content", "prompt"):
+            blocks = [_fit(block, Block) if isinstance(block, dict) else (block, set()) for block in item]
+            fitting[name] = [block for block, _ in blocks if isinstance(block, dict | str)]
+            if any("text" in inner for _, inner in blocks) or len(fitting[name]) < sum(
+                b is not None for b, _ in blocks
+            ):
+                mistyped.add(name)
+        else:
+            try:
+                msgspec.convert(item, field.type)
+            except msgspec.ValidationError:
+                mistyped.add(name)
+            else:
+                fitting[name] = item
+    return fitting, mistyped
+
+
+def _read_documents(file: BinaryIO, size: int, progress: Callable[[int], None] | None) -> Iterator[Entry | Skipped]:
+    """Stream a file that is not line-delimited: one array of entries or messages, or whole values one after another."""
+    import ijson
+
+    number = depth = 0
+    is_array = False
+    builder: Any = None
+    source = _Bounded(file, size, progress)
+    try:
+        # Depth is watched on the basic events: building deep values is what costs memory.
+        for event, value in ijson.basic_parse(source, multiple_values=True, use_float=True, buf_size=_CHUNK):
+            if event in ("start_map", "start_array"):
+                if depth == 0 and event == "start_array":
+                    is_array, depth = True, 1
+                    continue
+                if depth == is_array:
+                    number += 1
+                    builder = ijson.ObjectBuilder()
+                depth += 1
+                if depth > _MAX_DEPTH and builder is not None:
+                    builder = None
+                    yield Skipped(number, REASON_TOO_DEEP)
+            elif event in ("end_map", "end_array"):
+                depth -= 1
+                if is_array and depth == 0:
+                    is_array = False
+                    continue
+            elif depth == is_array:
+                number += 1
+                yield Skipped(number, REASON_NOT_OBJECT, type(value).__name__)
+                continue
+            if builder is not None:
+                builder.event(event, value)
+                if depth == is_array:
+                    yield from _entry_from_value(builder.value, number)
+                    builder = None
+    except ijson.JSONError:
+        yield Skipped(number + 1, REASON_UNFINISHED if source.is_at_end else REASON_REST)
+
+
+class _Bounded:
+    """The first `size` bytes of a file as a stream for ijson, without a leading byte order mark."""
+
+    def __init__(self, file: BinaryIO, size: int, progress: Callable[[int], None] | None) -> None:
+        self.file, self.size, self.progress, self.total = file, size, progress, 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.total >= self.size
+
+    def read(self, length: int = -1) -> bytes:
+        if length == 0:
+            return b""
+        room = self.size - self.total
+        data = self.file.read(min(room, length) if length > 0 else room) or b""
+        if self.total == 0:
+            self.total += len(data)
+            data = data.lstrip(b"\xef\xbb\xbf\x00")
+        else:
+            self.total += len(data)
+        if self.progress:
+            self.progress(self.total)
+        return data

@@ -1,0 +1,107 @@
+"""Stage `redact`: what may reach the disk. The only stage that makes `public_text`.
+
+Tags are stripped once per message, on the joined text of its blocks, before any cut, title or first line is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import polars as pl
+
+from bottlepipe.clauses import observation_line, one_line
+from bottlepipe.frames import PUBLIC, conform
+from bottlepipe.tags import Stripped, strip_tags
+
+PRIVATE = "[private]"
+_UNPRINTABLE = re.compile("[\x00\ud800-\udfff]")
+_SUMMARY_FIELDS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
+
+
+def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:
+    """PUBLIC rows from numbered MESSAGES of one session, one per message.
+
+    A wholly private user message leaves `[private]`, a wholly private answer nothing. What was removed is added to
+    `left_out`: "private spans" and "injected texts".
+    """
+    grouped = numbered.group_by("message", maintain_order=True).agg(
+        pl.col("session_id", "turn", "speaker", "kind").first(),
+        pl.col("text"),
+        pl.col("at_ms").drop_nulls().first(),
+    )
+    kept: list[bool] = []
+    texts: list[str] = []
+    for speaker, parts in grouped.select("speaker", "text").iter_rows():
+        stripped = strip_tags("\n\n".join(parts), keep_code=speaker == "assistant")
+        _count(stripped, left_out)
+        text = public(stripped.text)
+        if speaker == "notice":
+            text = one_line(text, 300)
+        elif not text.strip():
+            text = PRIVATE if stripped.is_wholly_private and speaker == "user" else ""
+        texts.append(text)
+        kept.append(bool(text))
+    rows = grouped.with_columns(public_text=pl.Series(texts, dtype=pl.String), ref=pl.lit(None, pl.Int64))
+    return conform(rows.filter(pl.Series(kept, dtype=pl.Boolean)), PUBLIC)
+
+
+def redact_observations(observations: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:
+    """PUBLIC rows from OBSERVATIONS with `turn`; each text is its bottle line without the `[#id]`."""
+    texts = []
+    for row in observations.select("type", "title", "subtitle", "narrative", "text", "is_guess").iter_rows(named=True):
+        fields = {name: _strip(row[name], left_out) for name in ("type", "title", "subtitle", "narrative", "text")}
+        line = observation_line(**fields)
+        texts.append(f"{line} (matched by project and time only)" if row["is_guess"] else line)
+    rows = observations.with_columns(
+        public_text=pl.Series(texts, dtype=pl.String),
+        message=pl.lit(None, pl.Int64),
+        speaker=pl.lit("observation"),
+        kind=pl.lit("observation"),
+        ref=pl.col("observation_id"),
+    )
+    return conform(rows, PUBLIC)
+
+
+def redact_summaries(summaries: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:
+    """PUBLIC rows from SUMMARIES with `turn`: `field: value` lines, further lines of a value indented."""
+    texts = []
+    for row in summaries.select(_SUMMARY_FIELDS).iter_rows(named=True):
+        fields = [(name, _strip(row[name], left_out).strip()) for name in _SUMMARY_FIELDS]
+        texts.append(
+            "\n".join(
+                f"{name.replace('_', ' ')}: " + "\n  ".join(value.splitlines()) for name, value in fields if value
+            )
+        )
+    rows = summaries.with_columns(
+        public_text=pl.Series(texts, dtype=pl.String),
+        message=pl.lit(None, pl.Int64),
+        speaker=pl.lit("summary"),
+        kind=pl.lit("summary"),
+        ref=pl.col("summary_id"),
+    )
+    return conform(rows.filter(pl.col("public_text") != ""), PUBLIC)
+
+
+def redact_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Every text of one database row, fit for the screen."""
+    return {name: public(strip_tags(value).text) if isinstance(value, str) else value for name, value in record.items()}
+
+
+def public(text: str) -> str:
+    """Replace what no UTF-8 file should hold: NUL and lone surrogates become U+FFFD."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def _strip(text: str | None, left_out: Counter[str]) -> str:
+    if not text:
+        return ""
+    stripped = strip_tags(text)
+    _count(stripped, left_out)
+    return public(stripped.text)
+
+
+def _count(stripped: Stripped, left_out: Counter[str]) -> None:
+    left_out["private spans"] += stripped.private_spans
+    left_out["injected texts"] += stripped.host_spans

@@ -1,0 +1,130 @@
+"""Where things are: the environment and claude-mem's settings.json in, `Settings` out.
+
+The only module that reads the environment; everything else gets what it needs as an argument.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+
+DATABASE_NAME = "claude-mem.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a render depends on beside its sources.
+
+    `zone` None means the system's time zone. `source_date_ms` is SOURCE_DATE_EPOCH in Unix milliseconds.
+    """
+
+    home: Path
+    config_dir: Path
+    data_dir: Path
+    excluded_projects: tuple[str, ...] = ()
+    runtime: str = "worker"
+    zone: tzinfo | None = None
+    source_date_ms: int | None = None
+    problem: str = ""
+
+    @property
+    def database(self) -> Path:
+        """claude-mem's database. Never found by a glob: backups lie beside it."""
+        return self.data_dir / DATABASE_NAME
+
+    @property
+    def projects_dir(self) -> Path:
+        """Where Claude Code keeps transcripts, one folder per project."""
+        return self.config_dir / "projects"
+
+    @property
+    def bottles_dir(self) -> Path:
+        """Where bottles go."""
+        return self.data_dir / "bottles"
+
+    def is_excluded(self, *names: str | None) -> bool:
+        """True when one of a session's folders or project names matches CLAUDE_MEM_EXCLUDED_PROJECTS.
+
+        A pattern is a glob for the whole path or for the base name of it or of any folder above.
+        """
+        for pattern in self.excluded_projects:
+            whole = _expand(pattern, self.home).rstrip("/") or "/"
+            for name in filter(None, names):
+                parts = [name.rstrip("/"), *(str(parent) for parent in Path(name).parents)]
+                if any(
+                    _matches(part, whole) or _matches(Path(part).name, pattern)
+                    for part in parts
+                    if part not in ("", ".", "/")
+                ):
+                    return True
+        return False
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, pattern.removesuffix("/**"))
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from an environment (default: the process's own). A broken settings.json is named in `problem`."""
+    environ = os.environ if environ is None else environ
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    default = home / ".claude-mem"
+    stored, problem = _read_stored(default / "settings.json")
+
+    def setting(name: str) -> str:
+        return (environ.get(name) or stored.get(name) or "").strip()
+
+    data_dir = Path(_expand(setting("CLAUDE_MEM_DATA_DIR"), home)) if setting("CLAUDE_MEM_DATA_DIR") else default
+    if data_dir != default:
+        # A moved data folder has a settings file of its own.
+        moved, moved_problem = _read_stored(data_dir / "settings.json")
+        stored, problem = {**stored, **moved}, problem or moved_problem
+    config = (environ.get("CLAUDE_CONFIG_DIR") or "").strip()
+    excluded = setting("CLAUDE_MEM_EXCLUDED_PROJECTS")
+    return Settings(
+        home=home,
+        config_dir=Path(_expand(config, home)) if config else home / ".claude",
+        data_dir=data_dir,
+        excluded_projects=tuple(part.strip() for part in excluded.split(",") if part.strip()),
+        runtime=setting("CLAUDE_MEM_RUNTIME") or "worker",
+        source_date_ms=_source_date(environ.get("SOURCE_DATE_EPOCH")),
+        problem=problem,
+    )
+
+
+def render_time(settings: Settings) -> datetime:
+    """The moment that `rendered:` shows: SOURCE_DATE_EPOCH where it is set, else now."""
+    if settings.source_date_ms is not None:
+        return datetime.fromtimestamp(settings.source_date_ms / 1000, UTC)
+    return datetime.now(UTC)
+
+
+def _expand(path: str, home: Path) -> str:
+    return str(home) + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def _read_stored(path: Path) -> tuple[dict[str, str], str]:
+    """claude-mem's own settings: flat, or in older files under `env`; may start with a byte order mark."""
+    try:
+        value = json.loads(path.read_text("utf-8-sig"))
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, ValueError, RecursionError) as error:
+        return {}, f"{path} cannot be used: {str(error).splitlines()[0]}"
+    if not isinstance(value, dict):
+        return {}, f"{path} cannot be used: it holds no settings"
+    nested = value.get("env")
+    flat = {**nested, **value} if isinstance(nested, dict) else value
+    return {key: item for key, item in flat.items() if isinstance(item, str)}, ""
+
+
+def _source_date(text: str | None) -> int | None:
+    try:
+        return int(text) * 1000 if text else None
+    except ValueError:
+        return None
