@@ -12,9 +12,15 @@ def main() -> None:
 
         print(f"bottlepipe {version('bottlepipe')}")
         return
-    from bottlepipe.cli import run
+    try:
+        from bottlepipe.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        # Before the command line stands there is nobody else to catch it.
+        print("bottlepipe: interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from bottlepipe.envelopes import (
     ANSWER,
     API_ERROR,
     COMMAND,
-    COMMAND_LINE,
     COMPACT_SUMMARY,
     COMPACTED,
     CONTINUED,
@@ -39,27 +38,43 @@ from bottlepipe.envelopes import (
     REJECTION,
     REMARK,
     TEXT,
+    is_local_command,
     own_words,
 )
 from bottlepipe.frames import MESSAGES, TOOL_CALLS, TREE, frame
-from bottlepipe.read import Block, Entry, Skipped
+from bottlepipe.read import Block, Entry, Skipped, decode_raw
 from bottlepipe.times import parse_ms
 
-_REJECTED = b"the user said:"
-_REJECTION = re.compile(r"The user doesn't want to proceed with this tool use\..*?the user said:\r?\n(.*)\Z", re.DOTALL)
+_REJECTED = b"he user said:"
+_REJECTION = re.compile(
+    r"\s*(?:The user doesn't want to proceed with this tool use|Permission for this tool use was denied)\."
+    r".*?[Tt]he user said:\r?\n(.*)\Z",
+    re.DOTALL,
+)
 _REJECTION_NOTE = re.compile(
     r"\n\nNote: The user's next message may contain a correction or preference\..*\Z", re.DOTALL
 )
-_CLARIFY = "The user wants to clarify these questions"
+# Written by Claude Code when the user breaks off a questionnaire; the answers given until then stand in it.
+_BROKEN_OFF = re.compile(
+    r"\s*The user (?:wants to clarify these questions|has indicated they have provided enough answers)"
+)
+_ANSWER_SO_FAR = re.compile(r'^- "(.*)"\n  Answer: (.*(?:\n(?!- "|  \().*)*)', re.MULTILINE)
 _ANSWERED = (b"answered your questions:", b"questions have been answered:", b"The user answered:")
 _ANSWERS = re.compile(
-    r"\s*(?:User has answered your questions: |Your questions have been answered: |The user answered: )(.*)\Z",
+    r"\s*(?:User has answered your questions|Your questions have been answered|The user answered): ?(.*?)"
+    r"(?:\. (?:You can now continue with|Read the answers carefully)[^\n]*)?\Z",
     re.DOTALL,
 )
-_ANSWER_PAIR = re.compile(r'"((?:[^"]|"(?!=))*)"="(.*?)"(?=, "|\. |\.?\Z)', re.DOTALL)
 _APPROVED = b"User has approved your plan"
 _APPROVED_PLAN = re.compile(r"## Approved Plan[^\n]*:\n(.*)\Z", re.DOTALL)
 _MARKS = (_REJECTED, *_ANSWERED, _APPROVED)
+# The tools whose results may speak for the user. What another tool returns can look the same: it is a file's text.
+_ASKING_TOOL = "AskUserQuestion"
+_PLANNING_TOOL = "ExitPlanMode"
+
+_MEDIA = ("[image]", "[document]")
+_NEAR_MS = 60_000
+_SURE = 20  # so many characters do not stand in another prompt by chance
 
 
 @dataclass(slots=True)
@@ -86,6 +101,10 @@ class _Queued:
     words: str
     raw: str
 
+    @property
+    def kind(self) -> str | None:
+        return LOCAL_COMMAND if is_local_command(self.words) else None
+
 
 @dataclass(slots=True)
 class _State:
@@ -95,6 +114,9 @@ class _State:
     tool_calls: list[tuple[Any, ...]] = field(default_factory=list)
     queue: list[_Queued] = field(default_factory=list)
     delivered: list[tuple[_Queued, int, int | None]] = field(default_factory=list)
+    enqueued: set[tuple[str, str]] = field(default_factory=set)
+    tools: dict[str, str] = field(default_factory=dict)
+    typed: tuple[str | None, str] = (None, "")
     skipped: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     seq: int = 0
@@ -107,7 +129,7 @@ class _State:
 def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_subagent: bool = False) -> Classified:
     """Judge every entry of one transcript. With `as_subagent`, sidechain entries are the conversation.
 
-    `skipped` counts what `read` could not use, by reason; `left_out` counts text that is nobody's speech, by what it is.
+    `skipped` counts what `read` could not use, by reason; `left_out` what is nobody's speech, by what it is.
     """
     state = _State(session_id)
     cwd = content_session_id = None
@@ -203,9 +225,10 @@ def _judge_assistant(state: _State, entry: Entry) -> None:
     for block in blocks:
         if isinstance(block, Block) and block.type == "tool_use" and block.id:
             state.tool_calls.append((state.session_id, state.seq, block.id, block.name or "", at_ms, state.entry))
+            state.tools[block.id] = block.name or ""
             continue
         text = _block_text(block)
-        if not text:
+        if not text or not text.strip():
             continue
         if entry.is_api_error_message:
             state.say("notice", API_ERROR, text, at_ms, message_id)
@@ -242,9 +265,18 @@ def _judge_user(state: _State, entry: Entry) -> None:
         if isinstance(block, Block) and block.type in ("image", "document"):
             state.say("user", REMARK if has_result else PROMPT, f"[{block.type}]", at_ms, f"entry:{state.seq}")
             continue
-        text = _block_text(block)
-        if text:
-            _judge_user_text(state, entry, text, at_ms, has_result)
+        if own := _block_text(block):
+            _judge_user_text(state, entry, own, at_ms, has_result)
+    _judge_feedback(state, entry, at_ms)
+
+
+def _judge_feedback(state: _State, entry: Entry, at_ms: int | None) -> None:
+    """Keep what the user wrote to a permission request, where it stands beside the result only."""
+    words = decode_raw(entry.user_feedback)
+    if not isinstance(words, str) or not words.strip():
+        return
+    if not any(row[1] == state.seq and words.strip() in row[4] for row in state.messages[-8:]):
+        state.say("user", REMARK, words, at_ms, f"entry:{state.seq}:feedback")
 
 
 def _block_text(block: Block | str | None) -> str | None:
@@ -273,8 +305,15 @@ def _judge_user_text(state: _State, entry: Entry, text: str, at_ms: int | None, 
         return
     if not own.strip():
         return
+    if kind in (COMMAND, LOCAL_COMMAND) and entry.prompt_id and state.typed == (entry.prompt_id, own):
+        # Some versions write the command as it was typed first, and then again in its envelope.
+        return
+    if kind == PROMPT:
+        state.typed = (entry.prompt_id, own.strip())
     if kind == PROMPT and has_result:
         kind = REMARK
+    elif kind == PROMPT and is_local_command(own):
+        kind = LOCAL_COMMAND
     elif kind == PROMPT and (entry.plan_content is not None and own.startswith(PLAN_HANDOVER)):
         kind = PLAN
     state.say("user", kind, own, at_ms, message_id)
@@ -286,22 +325,27 @@ def _judge_result(state: _State, entry: Entry, block: Block, at_ms: int | None) 
     raw = bytes(block.content)
     if not raw or not any(mark in raw for mark in _MARKS):
         return
-    text = _result_text(raw)
+    text = _result_text(block.content)
+    tool = state.tools.get(block.tool_use_id or "")
     message_id = f"entry:{state.seq}:{block.tool_use_id}"
-    if rejection := _REJECTION.match(text):
-        words = _REJECTION_NOTE.sub("", rejection.group(1))
-        if words.strip() and not words.lstrip().startswith(_CLARIFY):
-            state.say("user", REJECTION, words, at_ms, message_id)
-    elif answers := _ANSWERS.match(text):
-        state.say("user", ANSWER, _answers(entry, answers.group(1)), at_ms, message_id)
-    elif text.startswith(_APPROVED.decode()):
+    if block.is_error and (rejection := _REJECTION.match(text)):
+        kind, words = REJECTION, _REJECTION_NOTE.sub("", rejection.group(1))
+        if _BROKEN_OFF.match(words):
+            kind, words = ANSWER, _questions_and_answers(_ANSWER_SO_FAR.findall(words))
+        if words.strip():
+            state.say("user", kind, words, at_ms, message_id)
+    elif tool in (_ASKING_TOOL, None) and (answers := _ANSWERS.match(text)):
+        if words := _answers(entry, answers.group(1)).strip("\n"):
+            state.say("user", ANSWER, words, at_ms, message_id)
+    elif tool in (_PLANNING_TOOL, None) and text.startswith(_APPROVED.decode()):
         plan = _APPROVED_PLAN.search(text)
-        words = plan.group(1) if plan else _result_field(entry, "plan")
-        state.say("user", PLAN, "[approved plan]" + (f"\n\n{words}" if words else ""), at_ms, message_id)
+        about = plan.group(1) if plan else _result_field(entry, "plan")
+        said = f"\n\n{about}" if isinstance(about, str) and about.strip() else ""
+        state.say("user", PLAN, f"[approved plan]{said}", at_ms, message_id)
 
 
-def _result_text(raw: bytes) -> str:
-    value = msgspec.json.decode(raw)
+def _result_text(raw: msgspec.Raw) -> str:
+    value = decode_raw(raw)
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -310,21 +354,46 @@ def _result_text(raw: bytes) -> str:
 
 
 def _result_field(entry: Entry, name: str) -> Any:
-    raw = bytes(entry.tool_use_result)
-    value = msgspec.json.decode(raw) if raw else None
+    value = decode_raw(entry.tool_use_result)
     return value.get(name) if isinstance(value, dict) else None
 
 
 def _answers(entry: Entry, text: str) -> str:
     """`Q: …` and `A: …` lines; the clean answers beside the result where they are, else cut out of its text."""
     answers = _result_field(entry, "answers")
-    if isinstance(answers, dict) and answers:
-        pairs = [(q, a if isinstance(a, str) else msgspec.json.encode(a).decode()) for q, a in answers.items()]
-    else:
-        pairs = _ANSWER_PAIR.findall(text)
-    if not pairs:
-        return f"A: {text}"
+    if isinstance(answers, dict):
+        notes = _result_field(entry, "annotations")
+        return _questions_and_answers(
+            (question, _answer(answer) + _note(notes, question)) for question, answer in answers.items()
+        )
+    if not (text.startswith('"') and '"="' in text):
+        return f"A: {text}" if text.strip(" .") else ""
+    pairs: list[list[str]] = []
+    for piece in text.removesuffix(".").removeprefix('"').removesuffix('"').split('", "'):
+        question, is_pair, answer = piece.partition('"="')
+        if is_pair or not pairs:
+            pairs.append([question, answer])
+        else:
+            # Quotes and a comma inside an answer: it is not over yet.
+            pairs[-1][1] += f'", "{piece}'
+    return _questions_and_answers((question, answer) for question, answer in pairs)
+
+
+def _questions_and_answers(pairs: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"Q: {question}\nA: {answer}" for question, answer in pairs)
+
+
+def _answer(answer: Any) -> str:
+    if isinstance(answer, list) and all(isinstance(choice, str) for choice in answer):
+        return ", ".join(answer)
+    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+
+
+def _note(notes: Any, question: str) -> str:
+    """What the user wrote beside a choice."""
+    about = notes.get(question) if isinstance(notes, dict) else None
+    note = about.get("notes") if isinstance(about, dict) else None
+    return f"\n{note}" if isinstance(note, str) and note.strip() else ""
 
 
 def _judge_system(state: _State, entry: Entry) -> None:
@@ -336,9 +405,9 @@ def _judge_system(state: _State, entry: Entry) -> None:
             facts.append(f"{about.pre_tokens:,} tokens before")
         text = "context compacted" + (f" ({', '.join(facts)})" if facts else "")
         state.say("notice", COMPACTED, text, at_ms, f"entry:{state.seq}")
-    elif entry.subtype == "local_command" and isinstance(entry.content, str) and COMMAND_LINE.match(entry.content):
+    elif entry.subtype == "local_command" and isinstance(entry.content, str):
         kind, own = own_words(entry.content)
-        if own:
+        if own and kind != PROMPT:
             state.say("user", LOCAL_COMMAND if kind == COMMAND else kind, own, at_ms, f"entry:{state.seq}")
 
 
@@ -351,8 +420,13 @@ def _judge_attachment(state: _State, entry: Entry) -> None:
         return
     at_ms = parse_ms(entry.timestamp)
     blocks: list[Block | str | None] = [about.prompt] if isinstance(about.prompt, str) else about.prompt
-    for kind, words in _queued_words(blocks):
-        state.say("user", QUEUED if kind == PROMPT else kind, words, at_ms, f"entry:{state.seq}")
+    found = _queued_words(blocks)
+    if not found:
+        state.left_out["injected texts"] += 1
+    for kind, words in found:
+        if kind == PROMPT:
+            kind = LOCAL_COMMAND if is_local_command(words) else QUEUED
+        state.say("user", kind, words, at_ms, f"entry:{state.seq}")
 
 
 def _queued_words(blocks: list[Block | str | None]) -> list[tuple[str, str]]:
@@ -376,7 +450,12 @@ def _judge_queue(state: _State, entry: Entry) -> None:
         content = entry.content
         blocks: list[Block | str | None] = [content] if isinstance(content, str) else content or []
         words = "\n\n".join(text for _, text in _queued_words(blocks))
-        state.queue.append(_Queued(state.seq, at_ms, words, "\n\n".join(_texts(blocks))))
+        raw = "\n\n".join(_texts(blocks))
+        # These entries have no uuid: where a file was appended to itself, time and text tell that one came before.
+        identity = (entry.timestamp or f"{state.seq}", raw)
+        if identity not in state.enqueued:
+            state.enqueued.add(identity)
+            state.queue.append(_Queued(state.seq, at_ms, words, raw))
     elif entry.operation == "popAll":
         # The texts went back to the input box: nothing was sent.
         state.queue.clear()
@@ -388,36 +467,65 @@ def _judge_queue(state: _State, entry: Entry) -> None:
 def _settle_queue(state: _State) -> None:
     """Say every queued text that left no other trace: where it was delivered, or at the end if it still waits.
 
-    A trace is a user text that says the same, or holds it as whole lines, no later than three user texts after the
-    delivery. Each equal text is the trace of one queued text only.
+    A trace is a user message that says the same, no later than three messages or a minute after the delivery (a fork
+    writes the older entries of its session in between), or one that the text was joined into. Each message is the
+    trace of one equal text only.
     """
-    spoken = [(row[1], row[4]) for row in state.messages if row[2] == "user"]
-    used: set[int] = set()
+    spoken = _spoken(state)
+    seqs = [seq for seq, _, _ in spoken]
+    by_key: dict[str, list[int]] = {}
+    for index, (_, _, text) in enumerate(spoken):
+        by_key.setdefault(_key(text), []).append(index)
 
-    def has_trace(queued: _Queued, delivered: int) -> bool:
-        words = queued.words.strip()
-        start = bisect_left(spoken, (queued.seq,))
-        end = bisect_left(spoken, (delivered,)) + 3
-        for index in range(start, min(end, len(spoken))):
-            if index not in used and _key(spoken[index][1]) == _key(words):
-                used.add(index)
+    def has_trace(queued: _Queued, delivered: int, at_ms: int | None) -> bool:
+        start, end = bisect_left(seqs, queued.seq), bisect_left(seqs, delivered) + 3
+        key = _key(_without_media(queued.words))
+        equal = by_key.get(key, [])
+        first = bisect_left(equal, start)
+        for position, index in enumerate(equal[first : first + 16], first):
+            said_ms = spoken[index][1]
+            if index < end or (at_ms is not None and said_ms is not None and abs(said_ms - at_ms) <= _NEAR_MS):
+                del equal[position]
                 return True
-        return any(
-            f"\n{words}\n" in f"\n{text.strip()}\n" for _, text in spoken[start:end] if _key(text) != _key(words)
-        )
+        words = queued.words.strip()
+        return any(_holds(text.strip(), words) for _, _, text in spoken[start:end] if _key(text) != key)
 
     state.entry = -1
     for queued, delivered, at_ms in state.delivered:
-        if queued.words.strip() and not has_trace(queued, delivered):
+        if queued.words.strip() and not has_trace(queued, delivered, at_ms):
             state.seq = delivered
-            state.say("user", QUEUED, queued.words, at_ms, f"queue:{queued.seq}")
+            state.say("user", queued.kind or QUEUED, queued.words, at_ms, f"queue:{queued.seq}")
     end_of_file = max((row[1] for row in state.tree), default=0) + 1
     for queued in state.queue:
-        if queued.words.strip() and not has_trace(queued, queued.seq):
+        if queued.words.strip() and not has_trace(queued, queued.seq, queued.at_ms):
             state.seq = max(end_of_file, queued.seq)
             note = "typed while the model worked, not delivered when this was rendered"
             state.say("notice", NOTE, note, queued.at_ms, f"note:{queued.seq}")
-            state.say("user", PENDING, queued.words, queued.at_ms, f"queue:{queued.seq}")
+            state.say("user", queued.kind or PENDING, queued.words, queued.at_ms, f"queue:{queued.seq}")
+
+
+def _spoken(state: _State) -> list[tuple[int, int | None, str]]:
+    """Place, time and words of each user message, without the entries that repeat an earlier one."""
+    first: dict[int, int] = {}
+    for row, (_, _, uuid_hash, *_) in enumerate(state.tree):
+        first.setdefault(uuid_hash, row)
+    messages: dict[str, tuple[int, int | None, list[str]]] = {}
+    for _, seq, speaker, _, text, at_ms, entry, message_id in state.messages:
+        if speaker == "user" and (entry < 0 or first[state.tree[entry][2]] == entry):
+            messages.setdefault(message_id, (seq, at_ms, []))[2].append(text)
+    return [(seq, at_ms, _without_media("\n\n".join(texts))) for seq, at_ms, texts in messages.values()]
+
+
+def _without_media(text: str) -> str:
+    """The words of a message: its placeholders for images and documents stand in places of their own."""
+    return "\n\n".join(part for part in text.split("\n\n") if part not in _MEDIA)
+
+
+def _holds(text: str, words: str) -> bool:
+    """True for a prompt that a queued text was joined into: at its start or end, or anywhere if it is no short word."""
+    if len(words) >= _SURE:
+        return f"\n{words}\n" in f"\n{text}\n"
+    return text.startswith(f"{words}\n") or text.endswith(f"\n{words}")
 
 
 def _key(text: str) -> str:

@@ -59,6 +59,9 @@ def run(arguments: list[str]) -> int:
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="bottlepipe", standalone_mode=False)
         sys.stdout.flush()
+        if result == 130:
+            # typer turns Ctrl-C into this exit code without a word.
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except BottlepipeError as error:
         return _fail(error, str(error), error.hint, error.exit_code, debug=debug)

@@ -14,10 +14,12 @@ NOWHERE = "observations that nothing ties to a turn"
 
 def join_timeline(messages: pl.DataFrame, observations: pl.DataFrame, summaries: pl.DataFrame) -> pl.DataFrame:
     """TIMELINE of one session from PUBLIC frames. Rows without a turn stand at the end, after a notice."""
-    last = (messages.get_column("turn").max() or 0) if messages.height else 0
-    nowhere = pl.lit(int(last) + 1)  # type: ignore[arg-type]
+    generated = pl.concat([observations, summaries])
+    # One more than any turn in use: a turn can have observations and no message that may be shown.
+    turns = pl.concat([messages.get_column("turn"), generated.get_column("turn")]).drop_nulls().to_list()
+    nowhere = pl.lit(max(turns, default=0) + 1)
     rank = pl.when(pl.col("speaker") == "user").then(0).when(pl.col("speaker") == "observation").then(1)
-    generated = pl.concat([observations, summaries]).with_columns(pl.col("turn").fill_null(nowhere))
+    generated = generated.with_columns(pl.col("turn").fill_null(nowhere))
     rows = [messages, generated]
     lost = generated.filter(pl.col("turn") == nowhere)
     if lost.height:

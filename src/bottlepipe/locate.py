@@ -46,12 +46,17 @@ class Found:
 
 def check_id(session_id: str) -> str:
     """Return a session id that is safe as a file name; raises UsageError for any other."""
-    if not _SAFE_ID.match(session_id):
+    if not is_safe_id(session_id):
         raise UsageError(
             f"{session_id[:80]!r} is not a session id",
             hint="an id has letters, digits, `.`, `_` and `-` only; `bottlepipe list` shows them",
         )
     return session_id
+
+
+def is_safe_id(session_id: str) -> bool:
+    """True for letters, digits, `.`, `_`, `-`, not starting with `.` or `-`: nothing a path could climb with."""
+    return bool(_SAFE_ID.match(session_id))
 
 
 def is_uuid(text: str) -> bool:

@@ -7,9 +7,11 @@ it is linked to, else by its prompt number through the alignment, else by time.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import polars as pl
@@ -20,10 +22,19 @@ from bottlepipe.stored import cut_as_stored, stored_text
 from bottlepipe.tags import strip_tags
 
 MEDIA_PROMPT = "[media prompt]"
+MISSING = "stored prompt that the transcript lacks"
 _IMAGES = ("[image]", "[document]")
-_SHORT = 80
+# Equal texts this far apart are the same prompt only when they are long: "continue" is typed every day.
+_LONG = 80
 _FAR_MS = 12 * 3600 * 1000
-_NEAR_MS = 5_000
+# A prompt is stored after it was typed, so a message later than that is the less likely one.
+_LATER_COSTS = 4
+_JOINED_MS = 600_000
+_REPEAT_MS = 10_000
+_SAME_MOMENT_MS = 5_000
+# So many messages that open alike are looked at, no more: time must not grow with the square of a session.
+_MANY = 64
+_PLUGIN = re.compile(r"\A/[^\s:/]+:")
 
 
 def number_messages(messages: pl.DataFrame) -> pl.DataFrame:
@@ -37,89 +48,145 @@ def number_messages(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    turn: int
-    key: str
+class _Said:
+    """A prompt on either side. `key` is what two records of it have in common, None when the host wrote all of it."""
+
+    key: str | None
+    text: str
     at_ms: int | None
+    was_cut: bool = False
 
 
 def align_prompts(numbered: pl.DataFrame, prompts: pl.DataFrame) -> pl.DataFrame:
     """Add `turn` to one session's PROMPTS: the user message that a stored prompt is, null for none.
 
     Equal text comes first (both sides stripped, trimmed and cut as claude-mem does it), the nearest in time of equal
-    ones; then text that a joined prompt holds as a part; then a prompt and a message at the same moment.
+    ones, in order; then text that was cut elsewhere, or is part of a joined prompt; then like texts at one moment.
     """
     turns = _user_turns(numbered)
+    said = list(turns.values())
     stored = [
-        (index, _stored_key(text), at_ms)
-        for index, (text, at_ms) in enumerate(prompts.select("text", "at_ms").iter_rows())
+        _Said(_stored_key(text), text.strip(), at_ms, was_cut)
+        for text, at_ms, was_cut in prompts.select("text", "at_ms", "was_cut").iter_rows()
     ]
+    matched = _match_equal(stored, said)
+    _match_similar(stored, said, matched)
+    numbers = list(turns)
+    found = [numbers[matched[index]] if index in matched else None for index in range(len(stored))]
+    return prompts.with_columns(turn=pl.Series(found, dtype=pl.Int64))
+
+
+def _match_equal(stored: Sequence[_Said], said: Sequence[_Said]) -> dict[int, int]:
+    """Match prompts of one text, nearest in time first, then put them in order: no two of them cross.
+
+    A hook can fire twice for one prompt, and older claude-mem stores both.
+    """
+    stored_of: dict[str, list[int]] = {}
+    said_of: dict[str, list[int]] = {}
+    for places, prompts in ((stored_of, stored), (said_of, said)):
+        for index, prompt in enumerate(prompts):
+            if prompt.key is not None:
+                places.setdefault(prompt.key, []).append(index)
     matched: dict[int, int] = {}
+    for key, indices in stored_of.items():
+        pairs = _nearest_pairs(key, indices, said_of.get(key, []), stored, said)
+        in_order = sorted(indices, key=lambda index: (stored[index].at_ms or 0, index))
+        pairs = dict(zip((index for index in in_order if index in pairs), sorted(pairs.values()), strict=True))
+        for before, index in pairwise(in_order):
+            first_ms, again_ms = stored[before].at_ms, stored[index].at_ms
+            is_repeat = first_ms is not None and again_ms is not None and again_ms - first_ms <= _REPEAT_MS
+            if is_repeat and index not in pairs and before in pairs:
+                pairs[index] = pairs[before]
+        matched.update(pairs)
+    return matched
+
+
+def _nearest_pairs(
+    key: str, indices: Sequence[int], positions: Sequence[int], stored: Sequence[_Said], said: Sequence[_Said]
+) -> dict[int, int]:
+    times = list(accumulate((said[position].at_ms or 0 for position in positions), max))
+    costs = []
+    for order, index in enumerate(indices):
+        at_ms = stored[index].at_ms
+        # Among many equal texts only the few around the same place can be meant.
+        middle = order if at_ms is None else bisect_right(times, at_ms)
+        for rank in range(max(0, middle - 8), min(len(positions), middle + 8)):
+            said_ms = said[positions[rank]].at_ms
+            if at_ms is None or said_ms is None:
+                costs.append((_LATER_COSTS * _FAR_MS + abs(rank - order), index, positions[rank]))
+            elif abs(at_ms - said_ms) <= _FAR_MS or len(key) >= _LONG:
+                costs.append((max(at_ms - said_ms, _LATER_COSTS * (said_ms - at_ms)), index, positions[rank]))
+    pairs: dict[int, int] = {}
     taken: set[int] = set()
-    for index, position in _nearest_pairs(stored, turns):
-        if index not in matched and position not in taken:
-            matched[index] = turns[position].turn
+    for _, index, position in sorted(costs):
+        if index not in pairs and position not in taken:
+            pairs[index] = position
             taken.add(position)
-    for index, key, at_ms in stored:
-        if index in matched or not key:
+    return pairs
+
+
+def _match_similar(stored: Sequence[_Said], said: Sequence[_Said], matched: dict[int, int]) -> None:
+    """Match what is left where the two records of a prompt differ. Several can be parts of one joined prompt."""
+    left = [index for index, prompt in enumerate(stored) if index not in matched and prompt.key]
+    if not left:
+        return
+    taken = set(matched.values())
+    moments = sorted((prompt.at_ms, position) for position, prompt in enumerate(said) if prompt.at_ms is not None)
+    by_line: dict[str, list[int]] = {}
+    by_start: dict[str, list[int]] = {}
+    for position, prompt in enumerate(said):
+        by_start.setdefault((prompt.key or "")[:_LONG], []).append(position)
+        for line in set(prompt.text.split("\n")):
+            by_line.setdefault(line, []).append(position)
+    for index in left:
+        prompt = stored[index]
+        if prompt.key is None or prompt.at_ms is None:
             continue
-        for position, turn in enumerate(turns):
-            gap = _gap(at_ms, turn.at_ms)
-            is_part = gap is not None and gap <= 120 * _NEAR_MS and len(key) > 3 and key in turn.key
-            is_same_moment = gap is not None and gap <= _NEAR_MS and position not in taken
-            if is_part or is_same_moment:
-                matched[index] = turn.turn
+        start = prompt.key[:-1].rstrip("\ufffd ") if prompt.was_cut else ""
+        middle = bisect_left(moments, (prompt.at_ms, 0))
+        candidates = [
+            *(position for _, position in moments[max(0, middle - 8) : middle + 8]),
+            *by_line.get(prompt.text.partition("\n")[0], ())[:_MANY],
+            *(by_start.get(start[:_LONG], ())[:_MANY] if len(start) >= _LONG else ()),
+        ]
+        gaps = sorted((abs((said[position].at_ms or 0) - prompt.at_ms), position) for position in set(candidates))
+        for gap, position in gaps:
+            key = said[position].key or ""
+            is_record = f"\n{prompt.text}\n" in f"\n{said[position].text}\n" or (
+                len(start) >= _LONG and key.startswith(start)
+            )
+            is_other_form = position not in taken and _is_akin(prompt.key, key)
+            if (is_record and gap <= _JOINED_MS) or (is_other_form and gap <= _SAME_MOMENT_MS):
+                matched[index] = position
                 taken.add(position)
                 break
-    return prompts.with_columns(turn=pl.Series([matched.get(index) for index in range(prompts.height)], dtype=pl.Int64))
 
 
-def _nearest_pairs(stored: Sequence[tuple[int, str, int | None]], turns: Sequence[_Turn]) -> list[tuple[int, int]]:
-    """Pairs of equal text, nearest in time first. Far-apart equals count only when the text is long."""
-    by_key: dict[str, list[int]] = {}
-    for position, turn in enumerate(turns):
-        by_key.setdefault(turn.key, []).append(position)
-    pairs = []
-    seen: dict[str, int] = {}
-    for index, key, at_ms in stored:
-        candidates = by_key.get(key, [])
-        order = seen[key] = seen.get(key, -1) + 1
-        if len(candidates) > 16:
-            # Among many equal texts only the few around the same place can be meant.
-            times = [turns[position].at_ms or 0 for position in candidates]
-            middle = bisect_right(times, at_ms) if at_ms is not None else order
-            candidates = candidates[max(0, middle - 8) : middle + 8]
-        for rank, position in enumerate(candidates):
-            gap = _gap(at_ms, turns[position].at_ms)
-            if gap is None:
-                pairs.append((_FAR_MS + abs(rank - order), index, position))
-            elif gap <= _FAR_MS or len(key) >= _SHORT:
-                pairs.append((gap, index, position))
-    return [(index, position) for _, index, position in sorted(pairs)]
+def _is_akin(a: str, b: str) -> bool:
+    """True when one text holds the other, or most words of the shorter one are in the longer."""
+    if not a or not b:
+        return False
+    a, b = _PLUGIN.sub("/", a), _PLUGIN.sub("/", b)
+    words, others = set(a.split()), set(b.split())
+    return a in b or b in a or len(words & others) > 0.6 * min(len(words), len(others))
 
 
-def _gap(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else abs(a - b)
-
-
-def _user_turns(numbered: pl.DataFrame) -> list[_Turn]:
+def _user_turns(numbered: pl.DataFrame) -> dict[int, _Said]:
     turns: dict[int, tuple[list[str], int | None]] = {}
     users = numbered.filter(pl.col("speaker") == "user").select("turn", "text", "at_ms")
     for turn, text, at_ms in users.iter_rows():
         turns.setdefault(turn, ([], at_ms))[0].append(text)
-    return [_Turn(turn, _message_key(texts), at_ms) for turn, (texts, at_ms) in turns.items()]
+    return {turn: _said(texts, at_ms) for turn, (texts, at_ms) in turns.items()}
 
 
-def _message_key(texts: Sequence[str]) -> str:
-    words = [text for text in texts if text not in _IMAGES]
-    if not words:
-        return MEDIA_PROMPT
-    return _key("\n\n".join(words))
+def _said(texts: Sequence[str], at_ms: int | None) -> _Said:
+    text = "\n\n".join(text for text in texts if text not in _IMAGES)
+    return _Said(_key(text) if text else MEDIA_PROMPT, text, at_ms)
 
 
-def _stored_key(text: str) -> str:
+def _stored_key(text: str) -> str | None:
     _, own = own_words(text)
-    return _key(own or "")
+    return None if own is None else _key(own)
 
 
 def _key(text: str) -> str:
@@ -162,9 +229,8 @@ def insert_stored(numbered: pl.DataFrame, prompts: pl.DataFrame) -> tuple[pl.Dat
                 "entry": -1,
                 "branch": 0,
             }
-            note = "stored prompt that the transcript lacks"
             merged.append(
-                {**base, "speaker": "notice", "kind": NOTE, "text": note, "message_id": f"note:{row['prompt_id']}"}
+                {**base, "speaker": "notice", "kind": NOTE, "text": MISSING, "message_id": f"note:{row['prompt_id']}"}
             )
             _, words = own_words(row["text"])
             merged.append(
@@ -258,16 +324,26 @@ class _Numbers:
 
 
 def _turns_of_calls(numbered: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """Add `turn` to tool calls: that of the last user message before them in the file."""
-    users = (
-        numbered.filter(pl.col("speaker") == "user")
-        .select("seq", "turn")
-        .unique("turn", keep="first", maintain_order=True)
-        .sort("seq")
+    """Add `turn` to tool calls: that of the last user message before them in the file.
+
+    Messages that `insert_stored` made have no place in the file: a call after such a message's time is under it.
+    """
+    users = numbered.filter(pl.col("speaker") == "user").unique("turn", keep="first", maintain_order=True)
+    is_stored = pl.col("kind") == STORED
+    calls = tool_calls.sort("seq").join_asof(
+        users.filter(~is_stored).select("seq", "turn").sort("seq"), on="seq", strategy="backward"
     )
-    return (
-        tool_calls.sort("seq").join_asof(users, on="seq", strategy="backward").with_columns(pl.col("turn").fill_null(0))
-    )
+    calls = calls.with_columns(pl.col("turn").fill_null(0))
+    stored: list[tuple[int, int]] = list(users.filter(is_stored).select("turn", "at_ms").drop_nulls().iter_rows())
+    if not stored:
+        return calls
+    inserted = dict(stored)
+    turns = []
+    for turn, at_ms in calls.select("turn", "at_ms").iter_rows():
+        while at_ms is not None and inserted.get(turn + 1, at_ms + 1) <= at_ms:
+            turn += 1
+        turns.append(turn)
+    return calls.with_columns(turn=pl.Series(turns, dtype=pl.Int64))
 
 
 class _TurnTimes:

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from bottlepipe.envelopes import BASH, COMPACT_SUMMARY, LOCAL_COMMAND
 from bottlepipe.errors import BottlepipeError, ExcludedProject, NothingToRender
 from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_CALLS, TOOL_USES, empty
 from bottlepipe.join import join_timeline
-from bottlepipe.locate import SessionRef
+from bottlepipe.locate import SessionRef, is_safe_id
 from bottlepipe.memory import Memory, read_memory
 from bottlepipe.number import align_prompts, insert_stored, number_messages, place_rows
 from bottlepipe.read import Entry, Skipped, open_transcript, read_entries
@@ -112,9 +112,12 @@ def _read_session(ref: SessionRef, options: Options) -> _Session:
             return session
         session.classified = classified
         if classified.is_subagent:
+            # Its lines carry the id of the session that started it.
             session.stored_id = ""
-        elif not session.stored_id:
-            session.stored_id = classified.content_session_id or ""
+        elif not session.stored_id and (own_id := classified.content_session_id) and is_safe_id(own_id):
+            # A file under another name is still that session.
+            session.stored_id = own_id
+            session.ref = replace(ref, bottle_id=own_id)
     return session
 
 
@@ -144,11 +147,8 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
     stored_id = session.stored_id
     project = memory.projects.get(stored_id, "")
     cwd = (classified.cwd if classified else None) or ""
-    if not options.allow_excluded and settings.is_excluded(cwd, project):
-        raise ExcludedProject(
-            f"session {session.ref.bottle_id}: its project is excluded by CLAUDE_MEM_EXCLUDED_PROJECTS",
-            hint="`-o -` prints it without storing it",
-        )
+    if not options.allow_excluded:
+        _check_project(session, settings, cwd, project)
     prompts = _of_session(memory.prompts, stored_id) if stored_id else empty(PROMPTS)
     observations = _of_session(memory.observations, stored_id) if stored_id else empty(OBSERVATIONS)
     summaries = _of_session(memory.summaries, stored_id) if stored_id else empty(SUMMARIES)
@@ -205,6 +205,17 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
         current_task=_current_task(users, placed, public_summaries),
         ends_mid_turn=mode == MODE_FULL and _ends_mid_turn(numbered, tool_calls),
     )
+
+
+def _check_project(session: _Session, settings: Settings, cwd: str, project: str) -> None:
+    """Refuse a session of an excluded project, and while any is excluded also one whose project nobody can tell."""
+    if settings.excluded_projects and not (cwd or project):
+        why = "its project is unknown, and CLAUDE_MEM_EXCLUDED_PROJECTS excludes some"
+    elif settings.is_excluded(cwd, project):
+        why = "its project is excluded by CLAUDE_MEM_EXCLUDED_PROJECTS"
+    else:
+        return
+    raise ExcludedProject(f"session {session.ref.bottle_id}: {why}", hint="`-o -` prints it without storing it")
 
 
 def _stand(classified: Classified, options: Options, left_out: Counter[str]) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -10,6 +10,7 @@ next one is asked for.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import os
@@ -25,7 +26,7 @@ from bottlepipe.errors import NothingToRender, SourceUnreadable
 
 _CHUNK = 1 << 20
 _MAX_DEPTH = 500
-_MAX_RESYNCS = 32
+_DEEP_COST = 10_000
 _NO_RAW = msgspec.Raw(b"")
 
 # A cut record can only be followed by a record that starts as Claude Code writes one.
@@ -97,6 +98,7 @@ class Entry(msgspec.Struct, rename="camel", gc=False):
     is_api_error_message: bool | None = None
     origin: Origin | None = None
     prompt_source: str | None = None
+    prompt_id: str | None = None
     plan_content: str | None = None
     operation: str | None = None
     role: str | None = None
@@ -105,6 +107,7 @@ class Entry(msgspec.Struct, rename="camel", gc=False):
     compact_metadata: CompactMetadata | None = None
     content: str | list[Block | str | None] | None = None
     tool_use_result: msgspec.Raw = _NO_RAW
+    user_feedback: msgspec.Raw = _NO_RAW
     line: int = msgspec.field(default=0, name="(line)")
 
 
@@ -121,22 +124,25 @@ REASON_UNFINISHED = "unfinished last line"
 REASON_NOT_OBJECT = "line that is no record"
 REASON_TOO_DEEP = "line nested too deeply"
 REASON_MISTYPED = "record with a mistyped field"
-REASON_REST = "unreadable rest of the file"
-REASON_SHRANK = "end of a file that shrank while it was read"
+REASON_REST = "unreadable end of the file"
+REASON_SHRANK = "end lost while the file shrank"
 
 _decode = msgspec.json.Decoder(Entry).decode
 _decode_message = msgspec.json.Decoder(Message).decode
 _raw_decode = json.JSONDecoder(
     strict=False,
     parse_constant=lambda _: None,
+    # Python refuses to read whole numbers of thousands of digits; no stage needs one.
+    parse_int=lambda digits: int(digits) if len(digits) < 20 else None,
     parse_float=lambda digits: number if math.isfinite(number := float(digits)) else None,
 ).raw_decode
 
 
 def open_transcript(path: Path) -> BinaryIO:
-    """Open a transcript for reading. Raises NothingToRender when it is missing, SourceUnreadable when it can't be read."""
+    """Open a transcript for reading. Raises NothingToRender when it is missing, else SourceUnreadable."""
     try:
-        file = open(path, "rb", buffering=0)  # noqa: SIM115 - the caller closes it
+        # Not blocking: a named pipe without a writer would hold us here before we can see that it is one.
+        file = open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115 - the caller closes it
     except FileNotFoundError:
         raise NothingToRender(
             f"{path}: no such file", hint="`bottlepipe list` shows the sessions that are there"
@@ -173,11 +179,16 @@ def _is_one_document(opening: bytes, has_more: bool) -> bool:
     if not opening.startswith(b"["):
         return False
     line, newline, rest = opening.partition(b"\n")
-    if newline and (rest.strip() or has_more):
-        try:
-            json.loads(line)
-        except (ValueError, RecursionError):
-            return True
+    if not newline or not (rest.strip() or has_more) or line.strip() == b"[":
+        return True
+    # An array that ends with its line, or a torn one before a whole record: the lines after it stand for themselves.
+    return not _is_whole(line) and not (rest.lstrip()[:1] == b"{" and _is_whole(rest.lstrip().partition(b"\n")[0]))
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except (msgspec.MsgspecError, RecursionError):
         return False
     return True
 
@@ -193,8 +204,9 @@ def _read_lines(file: BinaryIO, size: int, progress: Callable[[int], None] | Non
             start = 0
         if filled == len(buffer):
             # A new buffer, not a longer one: a bytearray cannot grow while a Raw of the last entry looks into it.
-            buffer = buffer + bytearray(len(buffer))
-            view = memoryview(buffer)
+            longer = bytearray(2 * len(buffer))
+            longer[:filled] = view[:filled]
+            buffer, view = longer, memoryview(longer)
         got = file.readinto(view[filled : min(len(buffer), filled + size - total)])  # type: ignore[attr-defined]
         if not got:
             break
@@ -204,13 +216,10 @@ def _read_lines(file: BinaryIO, size: int, progress: Callable[[int], None] | Non
         while (end := buffer.find(b"\n", scanned, filled)) >= 0:
             number += 1
             try:
-                entry = _decode(view[start:end])
+                entry = _read_clean(view[start:end], number)
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
                 yield from _salvage(bytes(view[start:end]), number, is_last=False)
             else:
-                if entry.role is not None:
-                    _adopt_message(entry, view[start:end])
-                entry.line = number
                 yield entry
             start = scanned = end + 1
     if filled > start:
@@ -219,48 +228,95 @@ def _read_lines(file: BinaryIO, size: int, progress: Callable[[int], None] | Non
         yield Skipped(number + 1, REASON_SHRANK)
 
 
-def _adopt_message(entry: Entry, line: bytes | memoryview) -> None:
-    """Let a bare API message ({role, content}) stand for an entry."""
-    if entry.message is None and entry.type in ("", "message") and entry.role:
+def _read_clean(line: bytes | memoryview, number: int) -> Entry:
+    """Decode one clean record. A bare API message ({role, content}) stands for an entry."""
+    entry = _decode(line)
+    if entry.role and entry.message is None and entry.type in ("", "message"):
         entry.message = _decode_message(line)
         entry.type = entry.role
+    entry.line = number
+    return entry
+
+
+def decode_raw(raw: msgspec.Raw) -> Any:
+    """The value of a Raw field, None where it has none. Call it before the next entry is asked for.
+
+    Raw fields pass unchecked: here they may still hold bad UTF-8, lone surrogates or endless nesting.
+    """
+    data = bytes(raw)
+    if not data:
+        return None
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        pass
+    try:
+        value, _ = _raw_decode(data.decode("utf-8", "replace").strip())
+        return msgspec.json.decode(_as_line(value))
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+
+
+def _as_line(value: object) -> bytes:
+    # Lone surrogates are legal in Python's str and nowhere else.
+    return _SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)).encode("utf-8")
 
 
 def _salvage(line: bytes, number: int, *, is_last: bool) -> Iterator[Entry | Skipped]:
     """Yield what can be had from a line that is not one clean record."""
-    text = line.replace(b"\x00", b"").decode("utf-8", "replace").replace("\ufeff", "", 1).strip()
-    position = failures = 0
+    text = line.replace(b"\x00", b"").decode("utf-8", "replace").strip().removeprefix("\ufeff").strip()
+    position = 0
+    # Looking for a record after each bad place may read the line a few times over, but not once per bad place.
+    budget = 8 * len(text)
     while position < len(text):
         try:
             value, position_after = _raw_decode(text, position)
         except (ValueError, RecursionError) as error:
             is_deep = isinstance(error, RecursionError)
-            failures += 1
-            following = _RECORD_START.search(text, position + 1) if failures < _MAX_RESYNCS else None
-            while following is not None and not _starts_record(text, following.start()):
-                failures += 1
-                following = _RECORD_START.search(text, following.end()) if failures < _MAX_RESYNCS else None
+            budget -= _cost(error, position)
+            following = _find_record(text, position + 1, budget)
             if following is None and is_last and not is_deep:
                 yield Skipped(number, REASON_UNFINISHED)
                 return
             yield Skipped(number, REASON_TOO_DEEP if is_deep else REASON_TORN)
             if following is None:
                 return
-            position = following.start()
+            position = following
             continue
-        position = position_after
-        while position < len(text) and text[position] in " \t\r\n,":
-            position += 1
+        position = _skip_blank(text, position_after)
         yield from _entry_from_value(value, number)
 
 
-def _starts_record(text: str, position: int) -> bool:
-    """A tail after a cut record counts only if it is a whole object that says whose record it is."""
-    try:
-        value, _ = _raw_decode(text, position)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and "type" in value and ("uuid" in value or "sessionId" in value)
+def _find_record(text: str, position: int, budget: int) -> int | None:
+    """Where, after a cut record, a whole one begins: an object that says whose record it is, with nothing but records
+    after it. An object inside the cut record is followed by more of that record.
+    """
+    while budget > 0 and (start := _RECORD_START.search(text, position)):
+        position = start.end()
+        try:
+            value, end = _raw_decode(text, start.start())
+        except (ValueError, RecursionError) as error:
+            budget -= _cost(error, start.start())
+            continue
+        budget -= end - start.start()
+        is_record = isinstance(value, dict) and "type" in value and ("uuid" in value or "sessionId" in value)
+        end = _skip_blank(text, end)
+        if is_record and (end == len(text) or text[end] == "{"):
+            return start.start()
+    return None
+
+
+def _cost(error: Exception, start: int) -> int:
+    """How many characters a failed decode went through. Making its error counts lines from the start."""
+    if not isinstance(error, json.JSONDecodeError):
+        return _DEEP_COST
+    return 1 + error.pos - start + error.pos // 16
+
+
+def _skip_blank(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n,":
+        position += 1
+    return position
 
 
 def _entry_from_value(value: object, number: int) -> Iterator[Entry | Skipped]:
@@ -269,29 +325,20 @@ def _entry_from_value(value: object, number: int) -> Iterator[Entry | Skipped]:
         yield Skipped(number, REASON_NOT_OBJECT, type(value).__name__)
         return
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        line = _as_line(value)
     except RecursionError:
         yield Skipped(number, REASON_TOO_DEEP)
         return
     try:
-        yield _read_clean(text, number)
+        yield _read_clean(line, number)
     except (msgspec.MsgspecError, RecursionError):
         fitting, mistyped = _fit(value, Entry)
         if mistyped & {"message", "content", "attachment"}:
             yield Skipped(number, REASON_MISTYPED, ", ".join(sorted(mistyped)))
         try:
-            yield _read_clean(json.dumps(fitting, ensure_ascii=False), number)
+            yield _read_clean(_as_line(fitting), number)
         except (msgspec.MsgspecError, RecursionError, ValueError):
             yield Skipped(number, REASON_MISTYPED)
-
-
-def _read_clean(text: str, number: int) -> Entry:
-    # Lone surrogates are legal in Python's str and nowhere else.
-    line = _SURROGATE.sub("\ufffd", text).encode("utf-8")
-    entry = _decode(line)
-    _adopt_message(entry, line)
-    entry.line = number
-    return entry
 
 
 def _fit(value: dict[str, Any], struct: type[msgspec.Struct]) -> tuple[dict[str, Any], set[str]]:
@@ -331,7 +378,7 @@ def _read_documents(file: BinaryIO, size: int, progress: Callable[[int], None] |
     import ijson
 
     number = depth = 0
-    is_array = False
+    is_array = has_record = False
     builder: Any = None
     source = _Bounded(file, size, progress)
     try:
@@ -360,32 +407,38 @@ def _read_documents(file: BinaryIO, size: int, progress: Callable[[int], None] |
             if builder is not None:
                 builder.event(event, value)
                 if depth == is_array:
+                    has_record = has_record or isinstance(builder.value, dict)
                     yield from _entry_from_value(builder.value, number)
                     builder = None
-    except ijson.JSONError:
-        yield Skipped(number + 1, REASON_UNFINISHED if source.is_at_end else REASON_REST)
+    except ijson.JSONError as error:
+        is_cut = "premature EOF" in str(error)
+        if not has_record and not is_cut:
+            # It only looked like one document: a first line that is torn can begin like one.
+            file.seek(0)
+            yield from _read_lines(file, size, progress)
+            return
+        yield Skipped(number + 1, REASON_UNFINISHED if is_cut and source.total == size else REASON_REST)
+    if source.total < size:
+        yield Skipped(number + 1, REASON_SHRANK)
 
 
 class _Bounded:
-    """The first `size` bytes of a file as a stream for ijson, without a leading byte order mark."""
+    """The first `size` bytes of a file as a stream for ijson: valid UTF-8, without byte order mark and raw NULs."""
 
     def __init__(self, file: BinaryIO, size: int, progress: Callable[[int], None] | None) -> None:
         self.file, self.size, self.progress, self.total = file, size, progress, 0
-
-    @property
-    def is_at_end(self) -> bool:
-        return self.total >= self.size
+        self.decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
 
     def read(self, length: int = -1) -> bytes:
         if length == 0:
             return b""
-        room = self.size - self.total
-        data = self.file.read(min(room, length) if length > 0 else room) or b""
-        if self.total == 0:
+        while True:
+            room = self.size - self.total
+            data = self.file.read(min(room, length) if length > 0 else room) or b""
             self.total += len(data)
-            data = data.lstrip(b"\xef\xbb\xbf\x00")
-        else:
-            self.total += len(data)
-        if self.progress:
-            self.progress(self.total)
-        return data
+            if self.progress and data:
+                self.progress(self.total)
+            clean = self.decoder.decode(data, final=not data).replace("\0", "").encode()
+            # Nothing at all would mean the end.
+            if clean or not data:
+                return clean

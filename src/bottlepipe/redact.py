@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import polars as pl
@@ -16,6 +17,7 @@ from bottlepipe.frames import PUBLIC, conform
 from bottlepipe.tags import Stripped, strip_tags
 
 PRIVATE = "[private]"
+PRIVATE_KIND = "private"
 _UNPRINTABLE = re.compile("[\x00\ud800-\udfff]")
 _SUMMARY_FIELDS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
 
@@ -23,32 +25,50 @@ _SUMMARY_FIELDS = ("request", "investigated", "learned", "completed", "next_step
 def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:
     """PUBLIC rows from numbered MESSAGES of one session, one per message.
 
-    A wholly private user message leaves `[private]`, a wholly private answer nothing. What was removed is added to
-    `left_out`: "private spans" and "injected texts".
+    A wholly private user message leaves `[private]` (of kind "private"), a wholly private answer nothing. What was
+    removed is added to `left_out`: "private spans" and "injected texts".
     """
     grouped = numbered.group_by("message", maintain_order=True).agg(
         pl.col("session_id", "turn", "speaker", "kind").first(),
         pl.col("text"),
         pl.col("at_ms").drop_nulls().first(),
     )
-    kept: list[bool] = []
+    kinds: list[str] = []
     texts: list[str] = []
-    for speaker, parts in grouped.select("speaker", "text").iter_rows():
+    for speaker, kind, parts in grouped.select("speaker", "kind", "text").iter_rows():
         stripped = strip_tags("\n\n".join(parts), keep_code=speaker == "assistant")
         _count(stripped, left_out)
         text = public(stripped.text)
         if speaker == "notice":
             text = one_line(text, 300)
         elif not text.strip():
-            text = PRIVATE if stripped.is_wholly_private and speaker == "user" else ""
+            is_private_prompt = stripped.is_wholly_private and speaker == "user"
+            text, kind = (PRIVATE, PRIVATE_KIND) if is_private_prompt else ("", kind)
         texts.append(text)
-        kept.append(bool(text))
-    rows = grouped.with_columns(public_text=pl.Series(texts, dtype=pl.String), ref=pl.lit(None, pl.Int64))
-    return conform(rows.filter(pl.Series(kept, dtype=pl.Boolean)), PUBLIC)
+        kinds.append(kind)
+    rows = grouped.with_columns(
+        public_text=pl.Series(texts, dtype=pl.String),
+        kind=pl.Series(kinds, dtype=pl.String),
+        ref=pl.lit(None, pl.Int64),
+    )
+    return conform(rows.filter(pl.col("public_text") != ""), PUBLIC)
 
 
-def redact_observations(observations: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:
-    """PUBLIC rows from OBSERVATIONS with `turn`; each text is its bottle line without the `[#id]`."""
+def private_turns(messages: pl.DataFrame) -> list[int]:
+    """The turns of `redact_messages`' rows whose prompt was wholly private."""
+    return messages.filter(pl.col("kind") == PRIVATE_KIND).get_column("turn").to_list()
+
+
+def redact_observations(
+    observations: pl.DataFrame, left_out: Counter[str], private_turns: Collection[int] = ()
+) -> pl.DataFrame:
+    """PUBLIC rows from OBSERVATIONS with `turn`; each text is its bottle line without the `[#id]`.
+
+    What was done in `private_turns` is as private as the prompt: it is left out, and counted.
+    """
+    is_private = pl.col("turn").is_in(list(private_turns)).fill_null(False)
+    left_out["observations of private turns"] += observations.filter(is_private).height
+    observations = observations.filter(~is_private)
     texts = []
     for row in observations.select("type", "title", "subtitle", "narrative", "text", "is_guess").iter_rows(named=True):
         fields = {name: _strip(row[name], left_out) for name in ("type", "title", "subtitle", "narrative", "text")}

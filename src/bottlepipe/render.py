@@ -26,7 +26,8 @@ GENERATED_NOTE = "observation, tool and summary lines are generated records, not
 
 # A line also begins after every character that some reader takes for a line end.
 _STRUCTURE = re.compile(
-    r"(\A|[\n\r\v\f\x85\u2028\u2029])(\\*)(?=\*\*User\*\*|\*\*Assistant\*\*|\*What happened|> Session summary \(generated|\*\[bottlepipe\])"
+    r"(\A|[\n\r\v\f\x85\u2028\u2029])(\\*)"
+    r"(?=\*\*User\*\*|\*\*Assistant\*\*|\*What happened|> Session summary \(generated|\*\[bottlepipe\])"
 )
 
 
@@ -80,7 +81,7 @@ def render_bottle(header: Header, timeline: pl.DataFrame, request: str, zone: tz
             case "observation":
                 yield ("" if before == "observation" else f"{HAPPENED}\n") + f"- [#{ref}] {text}\n"
             case "summary":
-                yield SUMMARY_HEAD + "".join(f"\n> {line}" for line in text.split("\n")) + "\n\n"
+                yield SUMMARY_HEAD + "".join(f"\n> {line}" for line in text.splitlines()) + "\n\n"
             case _:
                 yield f"*[bottlepipe] {text}*\n\n"
         before = speaker
@@ -116,8 +117,8 @@ class _Clock:
         moment = local_time(at_ms, self.zone)
         if moment is None:
             return "--:--"
-        date = moment.strftime("%Y-%m-%d")
+        date = moment.date().isoformat()
         if date == self.date:
             return moment.strftime("%H:%M")
         self.date = date
-        return moment.strftime("%Y-%m-%d %H:%M")
+        return f"{date} {moment:%H:%M}"

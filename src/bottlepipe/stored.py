@@ -16,7 +16,8 @@ def is_cut(text: str) -> bool:
 
 def cut_as_stored(text: str) -> str:
     """Cut a text the way claude-mem does."""
-    units = text.encode("utf-16-le", "replace")
+    # No character has less than one unit, so what is beyond this slice cannot matter.
+    units = text[: CUT_AT + 1].encode("utf-16-le", "replace")
     if len(units) <= 2 * CUT_AT:
         return text
     return units[: 2 * (CUT_AT - 1)].decode("utf-16-le", "replace") + "…"

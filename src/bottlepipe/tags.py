@@ -13,30 +13,26 @@ Guarantees, each held by a property test:
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 STRICT_NAMES = frozenset({"private", "claude-mem-context"})
 LOOSE_NAMES = frozenset({"system_instruction", "system-instruction", "persisted-output", "system-reminder"})
 
-# White space is bounded so that a partial tag at the end of the output is never longer than _REACH.
-_HEAD = re.compile(
-    rf"<\s{{0,16}}(/?)\s{{0,16}}({'|'.join(sorted(STRICT_NAMES | LOOSE_NAMES))})(?=[\s/<>]|\Z)",
-    re.IGNORECASE,
-)
-_TAG_END = re.compile(r"[<>]")
+# White space is bounded so that a partial tag at the end of the output is never longer than _REACH. Case is folded in
+# ASCII only (a dotless i makes another name), and a name ends at whatever cannot be part of one.
+_HEAD = re.compile(rf"<\s{{0,16}}(/?)\s{{0,16}}((?ai:{'|'.join(sorted(STRICT_NAMES | LOOSE_NAMES))}))(?![\w.:-])")
+_PARTIAL_HEAD = re.compile(r"<\s{0,16}/?\s{0,16}[A-Za-z_-]{0,18}")
 _REACH = 64
-_QUICK = re.compile("|".join(sorted(n[:7] for n in STRICT_NAMES | LOOSE_NAMES)), re.IGNORECASE)
+_TAG_END = re.compile(r"[<>]")
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
-_TICKS = re.compile(r"`+")
-_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+_TICKS_OR_BLANK_LINE = re.compile(r"`+|\n[ \t]*(?=\n)")
 
 
 @dataclass(frozen=True, slots=True)
 class Stripped:
-    """What is left of a text. `private_spans` and `host_spans` count the outermost spans that were removed."""
+    """What is left of a text. `private_spans` counts the outermost ones, `host_spans` the closed ones outside those."""
 
     text: str
     private_spans: int = 0
@@ -55,13 +51,13 @@ def strip_tags(text: str, *, keep_code: bool = False) -> Stripped:
     strict span is open around it. Users' text is always scanned without `keep_code`: there a mention in code is
     treated like a tag, since hiding too much is the safer mistake.
     """
-    if "<" not in text or not _QUICK.search(text):
+    if not _HEAD.search(text):
         return Stripped(text)
     if not keep_code:
         return _scan(text, ())
     private = host = 0
     for _ in range(4):
-        result = _scan(text, tuple(_code_ranges(text)))
+        result = _scan(text, list(_code_ranges(text)))
         private, host = private + result.private_spans, host + result.host_spans
         if result.text == text:
             return Stripped(text, private, host)
@@ -74,98 +70,100 @@ def strip_tags(text: str, *, keep_code: bool = False) -> Stripped:
 class _Output:
     """What is kept so far, as ranges of the source text, with the open tags as positions in the output.
 
-    Opens are grouped by position; cutting the output back to a position merges the groups beyond it. Each group is
-    made once and merged at most once, so the total work is linear in the number of tags.
+    The opens of one name are runs of (position, count), lowest position first; cutting the output back to a position
+    merges the runs beyond it. Each run is made once and merged at most once, so the work is linear in the tags.
+    Every range carries the start of a tag that the output ends with after it, "" for none.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.ranges: list[tuple[int, int]] = []
+        self.ranges: list[tuple[int, int, str]] = []
         self.length = 0
-        self.groups: list[tuple[int, Counter[str]]] = []
-        self.open_names: Counter[str] = Counter()
+        self.opens: dict[str, list[tuple[int, int]]] = {name: [] for name in STRICT_NAMES | LOOSE_NAMES}
+        self.strict_open = 0
 
     @property
-    def strict_open(self) -> int:
-        return sum(self.open_names[name] for name in STRICT_NAMES)
+    def partial_head(self) -> str:
+        """The end of the output from its last `<`, if what follows could make a tag of it."""
+        return self.ranges[-1][2] if self.ranges else ""
 
     def append(self, start: int, end: int) -> None:
-        if end > start:
-            self.ranges.append((start, end))
-            self.length += end - start
+        if end <= start:
+            return
+        at = self.text.rfind("<", max(start, end - _REACH), end)
+        if at >= 0:
+            partial = self.text[at:end]
+        else:
+            partial = self.partial_head and self.partial_head + self.text[start : min(end, start + _REACH)]
+        if partial and not _PARTIAL_HEAD.fullmatch(partial):
+            partial = ""
+        self.ranges.append((start, end, partial))
+        self.length += end - start
 
     def cut(self, position: int) -> None:
         while self.length > position:
-            start, end = self.ranges.pop()
+            start, end, _ = self.ranges.pop()
             self.length -= end - start
-            self.append(start, min(end, start + max(0, position - self.length)))
-        merged: Counter[str] = Counter()
-        while self.groups and self.groups[-1][0] > position:
-            merged.update(self.groups.pop()[1])
-        if merged:
-            self._add(position, merged)
-
-    def _add(self, position: int, names: Counter[str]) -> None:
-        if self.groups and self.groups[-1][0] == position:
-            self.groups[-1][1].update(names)
-        else:
-            self.groups.append((position, names))
+            self.append(start, min(end, start + position - self.length))
+        for runs in self.opens.values():
+            moved = 0
+            while runs and runs[-1][0] > position:
+                moved += runs.pop()[1]
+            if moved:
+                _add_run(runs, position, moved)
 
     def open(self, name: str) -> None:
-        self._add(self.length, Counter({name: 1}))
-        self.open_names[name] += 1
+        _add_run(self.opens[name], self.length, 1)
+        self.strict_open += name in STRICT_NAMES
 
     def close(self, name: str) -> bool:
         """Cut back to the innermost open tag of that name; False when none is open."""
-        if not self.open_names[name]:
+        runs = self.opens[name]
+        if not runs:
             return False
-        position, names = next(group for group in reversed(self.groups) if group[1][name])
-        names[name] -= 1
-        self.open_names[name] -= 1
+        position, count = runs.pop()
+        if count > 1:
+            runs.append((position, count - 1))
+        self.strict_open -= name in STRICT_NAMES
         self.cut(position)
         return True
 
     def finish(self) -> str:
         """Drop what an unclosed strict tag hides, and return the text that is left."""
-        strict = (at for at, names in self.groups if any(names[name] for name in STRICT_NAMES))
-        self.cut(next(strict, self.length))
-        return "".join(self.text[start:end] for start, end in self.ranges)
-
-    def tail(self) -> str:
-        """The end of the output from its last `<`, if that is near enough to be the start of a tag."""
-        text = ""
-        for start, end in reversed(self.ranges):
-            text = self.text[max(start, end - _REACH) : end] + text
-            if len(text) >= _REACH:
-                break
-        at = text.rfind("<", -_REACH)
-        return text[at:] if at >= 0 else ""
+        self.cut(min((self.opens[name][0][0] for name in STRICT_NAMES if self.opens[name]), default=self.length))
+        return "".join(self.text[start:end] for start, end, _ in self.ranges)
 
 
-def _scan(text: str, code: tuple[tuple[int, int], ...]) -> Stripped:
+def _add_run(runs: list[tuple[int, int]], position: int, count: int) -> None:
+    if runs and runs[-1][0] == position:
+        count += runs.pop()[1]
+    runs.append((position, count))
+
+
+def _scan(text: str, code: Sequence[tuple[int, int]]) -> Stripped:
     output = _Output(text)
     private_spans = host_spans = 0
     code_index = position = 0
     is_gap = False
     while True:
-        tag, tag_start, head_end = None, 0, 0
-        if is_gap and (tail := output.tail()):
+        tag = None
+        if is_gap and (partial := output.partial_head):
             # What was just removed may have spliced a tag together out of both sides of the gap.
-            spliced = _HEAD.match(tail + text[position : position + _REACH])
-            if spliced and spliced.end() > len(tail):
-                tag, tag_start, head_end = spliced, position, position + spliced.end() - len(tail)
-                output.cut(output.length - len(tail))
-        if tag is None:
+            tag = _HEAD.match(partial + text[position : position + _REACH])
+        if tag is not None:
+            tag_start, head_end = position, position + tag.end() - len(partial)
+            output.cut(output.length - len(partial))
+        else:
             tag = _HEAD.search(text, position)
             if tag is None:
                 break
             tag_start, head_end = tag.span()
-        while code_index < len(code) and code[code_index][1] <= tag_start:
-            code_index += 1
-        if code_index < len(code) and code[code_index][0] <= tag_start and not output.strict_open:
-            output.append(position, head_end)
-            position, is_gap = head_end, False
-            continue
+            while code_index < len(code) and code[code_index][1] <= tag_start:
+                code_index += 1
+            if code_index < len(code) and code[code_index][0] <= tag_start and not output.strict_open:
+                output.append(position, head_end)
+                position, is_gap = head_end, False
+                continue
         end = _TAG_END.search(text, head_end)
         tag_end = len(text) if end is None else end.end() if end.group() == ">" else end.start()
         output.append(position, tag_start)
@@ -210,24 +208,25 @@ def _code_ranges(text: str) -> Iterator[tuple[int, int]]:
 def _code_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield inline code spans between `start` and `end`: a run of backticks up to the next run of that length.
 
-    A span never crosses a blank line.
+    A span never crosses a blank line, and a backslash keeps backticks from opening one.
     """
-    paragraph = start
-    while paragraph < end:
-        blank = _BLANK_LINE.search(text, paragraph, end)
-        stop = blank.start() if blank else end
-        runs = [run.span() for run in _TICKS.finditer(text, paragraph, stop)]
-        following: dict[int, int] = {}
-        closers = [-1] * len(runs)
-        for index in range(len(runs) - 1, -1, -1):
-            length = runs[index][1] - runs[index][0]
-            closers[index] = following.get(length, -1)
-            following[length] = index
-        index = 0
-        while index < len(runs):
-            if closers[index] < 0:
-                index += 1
-                continue
-            yield runs[index][0], runs[closers[index]][1]
-            index = closers[index] + 1
-        paragraph = blank.end() if blank else end
+    if text.find("`", start, end) < 0:
+        return
+    runs = [run.span() for run in _TICKS_OR_BLANK_LINE.finditer(text, start, end)]
+    following: dict[int, int] = {}
+    closers = [-1] * len(runs)
+    for index in range(len(runs) - 1, -1, -1):
+        run_start, run_end = runs[index]
+        if text[run_start] == "\n":
+            following.clear()
+        else:
+            closers[index] = following.get(run_end - run_start, -1)
+            following[run_end - run_start] = index
+    index = 0
+    while index < len(runs):
+        opener = runs[index][0]
+        if closers[index] < 0 or text[max(0, opener - 1)] == "\\":
+            index += 1
+            continue
+        yield opener, runs[closers[index]][1]
+        index = closers[index] + 1

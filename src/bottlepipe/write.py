@@ -39,7 +39,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a bottle: `outcome` is WRITTEN or one of the KEPT_* sentences; `archived` is where the old one went."""
+    """What became of a bottle: `outcome` is WRITTEN or a KEPT_* sentence; `archived` is where the old one went."""
 
     path: Path
     outcome: str
@@ -62,6 +62,8 @@ def write_bottle(
     with _explain(path):
         _make_private(folder)
         with _locked(folder / f".{session_id}.lock"):
+            if os.path.lexists(path) and not (path.is_symlink() or path.is_file()):
+                raise FileExistsError(errno.EEXIST, "something that is no file has its name")
             old = read_standing(path)
             if old is not None:
                 if old.mode == "full" and standing.mode != "full":
@@ -69,7 +71,7 @@ def write_bottle(
                 if _is_overtaken(old, standing, transcript):
                     return Written(path, KEPT_NEWER)
             _remove_stale(folder, session_id)
-            temporary = _write_temporary(folder, f".{session_id}~", pieces)
+            temporary = _write_temporary(folder, f".{session_id}~", (piece.encode() for piece in pieces))
             try:
                 archived = None
                 if old is not None and old.user_turns > standing.user_turns:
@@ -86,15 +88,16 @@ def write_bottle(
 def write_file(path: Path, pieces: Iterable[str]) -> None:
     """Write to a path the user named: whole or not at all, mode 0600, nothing archived. Raises WriteFailed."""
     with _explain(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         target = Path(os.path.realpath(path))
-        if target.exists() and not target.is_file():
-            if target.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            # A pipe or a device: there is nothing to keep whole.
-            with open(target, "w", encoding="utf-8", newline="") as stream:
+        if (path.exists() and not path.is_file()) or os.fspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
+            # A pipe, a device, or an open file such as /dev/stdout: to replace it would miss who reads it. Appending
+            # takes nothing from a file that standard output already goes to.
+            with open(path, "a", encoding="utf-8", newline="") as stream:
                 stream.writelines(pieces)
             return
-        temporary = _write_temporary(target.parent, f".{target.name}-"[:100], pieces)
+        temporary = _write_temporary(target.parent, f".{target.name[:50]}~", (piece.encode() for piece in pieces))
         try:
             os.replace(temporary, target)
         except BaseException:
@@ -110,15 +113,17 @@ def read_standing(path: Path) -> Standing | None:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        head = file.read(_HEADER_LIMIT).decode("utf-8", "replace").partition("\n\n")[0]
+        head = os.read(descriptor, _HEADER_LIMIT).decode("utf-8", "replace").partition("\n\n")[0]
+    finally:
+        os.close(descriptor)
     mode = re.search(r"^mode: (full|reconstructed)\b", head, re.MULTILINE)
     if not head.startswith("# Session bottle") or mode is None:
         return None
-    turns = re.search(r"^contents: ([\d,]+) user", head, re.MULTILINE)
-    source = re.search(r"^source: (\d+) bytes", head, re.MULTILINE)
+    turns = re.search(r"^contents: ([\d,]{1,20}) user", head, re.MULTILINE)
+    source = re.search(r"^source: (\d{1,20}) bytes", head, re.MULTILINE)
     return Standing(
         mode.group(1), int(turns.group(1).replace(",", "")) if turns else 0, int(source.group(1)) if source else 0
     )
@@ -131,22 +136,24 @@ def _is_overtaken(old: Standing, new: Standing, transcript: Path | None) -> bool
     try:
         return transcript.stat().st_size > new.source_bytes
     except OSError:
-        return False
+        return True  # the transcript is gone: nobody will see that later state again
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder (and what is missing above it) that only this user can enter."""
+    """Make a folder (and what is missing above it) that only this user can enter, under any umask."""
     if not folder.is_dir():
         if not folder.parent.is_dir():
             _make_private(folder.parent)
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
+            folder.chmod(0o700)
 
 
-def _write_temporary(folder: Path, prefix: str, pieces: Iterable[str]) -> str:
+def _write_temporary(folder: Path, prefix: str, pieces: Iterable[bytes]) -> str:
     descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=folder)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        os.chmod(name, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
             file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
@@ -165,7 +172,7 @@ def _remove_stale(folder: Path, session_id: str) -> None:
 
 
 def _archive(path: Path, session_id: str, now_ms: int) -> Path:
-    """Keep the old bottle beside the new one: a hard link where the file system has them, so nothing is ever missing."""
+    """Keep the old bottle: a hard link where the file system has them, so that nothing is missing at any moment."""
     folder = path.parent / ARCHIVE
     _make_private(folder)
     while (target := folder / f"{now_ms}-{session_id}.md").exists():
@@ -173,26 +180,30 @@ def _archive(path: Path, session_id: str, now_ms: int) -> Path:
     try:
         os.link(path, target, follow_symlinks=False)
     except (OSError, NotImplementedError):
-        os.replace(_write_temporary(folder, f".{session_id}~", [path.read_text("utf-8")]), target)
+        os.replace(_write_temporary(folder, f".{session_id}~", [path.read_bytes()]), target)
     _sync_folder(folder)
     return target
 
 
 def _sync_folder(folder: Path) -> None:
+    """Make a rename last. It has happened by now, so where a folder cannot be synced that is no failure."""
     if os.name == "nt":
         return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file at `path`, and leave none behind."""
+    """Hold the lock file at `path`, and leave none behind. A symlink in its place is removed, never followed."""
     deadline = time.monotonic() + _LOCK_WAIT_S
     while True:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
             if _try_lock(descriptor):
