@@ -21,8 +21,8 @@ LOOSE_NAMES = frozenset({"system_instruction", "system-instruction", "persisted-
 
 # White space is bounded so that a partial tag at the end of the output is never longer than _REACH. Case is folded in
 # ASCII only (a dotless i makes another name), and a name ends at whatever cannot be part of one.
-_HEAD = re.compile(rf"<\s{{0,16}}(/?)\s{{0,16}}((?ai:{'|'.join(sorted(STRICT_NAMES | LOOSE_NAMES))}))(?![\w.:-])")
-_PARTIAL_HEAD = re.compile(r"<\s{0,16}/?\s{0,16}[A-Za-z_-]{0,18}")
+_HEAD = re.compile(rf"<\s{{0,16}}(?:(/)\s{{0,16}})?((?ai:{'|'.join(sorted(STRICT_NAMES | LOOSE_NAMES))}))(?![\w.:-])")
+_PARTIAL_HEAD = re.compile(r"<\s{0,16}(?:/\s{0,16})?[A-Za-z_-]{0,18}")
 _REACH = 64
 _TAG_END = re.compile(r"[<>]")
 
