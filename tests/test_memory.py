@@ -56,6 +56,18 @@ connection.execute("COMMIT")
 print("done", flush=True)
 sys.stdin.readline()
 """
+_BUSY_WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA synchronous = OFF")
+for number in range(1, 1000000):
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO user_prompts VALUES (?, 's1', 1, 'p', '', 1772445600000)", [number])
+    connection.execute("INSERT INTO observations (id, memory_session_id) VALUES (?, 'm1')", [number])
+    connection.execute("COMMIT")
+    if number == 1:
+        print("ready", flush=True)
+"""
 # Everything is imported while the process may still read every folder; then it becomes a user who may not.
 _READ_AS_NOBODY = """
 import json, os, sys
@@ -398,6 +410,20 @@ def test_a_writer_is_neither_seen_half_way_nor_disturbed(
     assert ("", []) == (lambda m: (m.problem, titles(m)))(read_memory(database, ["s1"]))
     writer.commit()
     assert ["Glazed"] == titles(read_memory(database, ["s1"]))
+
+
+def test_one_read_sees_one_state_of_a_database_that_is_being_written(make_database: MakeDatabase) -> None:
+    """Prompt and observation are written together; a reader never sees one without the other."""
+    database = make_database(f"PRAGMA journal_mode = WAL; {SCHEMA} DELETE FROM user_prompts;")
+    with subprocess.Popen([sys.executable, "-c", _BUSY_WRITER, database], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert "ready\n" == writer.stdout.readline()
+        seen = [read_memory(database, ["s1"]) for _ in range(3)]
+        writer.kill()
+
+    assert ["", "", ""] == [memory.problem for memory in seen]
+    assert 0 < seen[0].prompts.height < seen[2].prompts.height
+    assert [memory.prompts.height for memory in seen] == [memory.observations.height for memory in seen]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from bottlepipe.api import render
 from bottlepipe.frames import MESSAGES, OBSERVATIONS, PROMPTS, TOOL_CALLS, TOOL_USES, empty, frame
 from bottlepipe.number import MISSING, align_prompts, insert_stored, number_messages, place_rows
+from bottlepipe.stored import cut_as_stored
 
 MINUTE = 60_000
 START = 1772445600000
@@ -214,6 +215,7 @@ def test_a_media_prompt_is_the_message_of_images_only() -> None:
 )
 def test_a_long_prompt_matches_what_is_left_of_it(said: str, kept: str) -> None:
     """claude-mem counts UTF-16 units and may cut a character in two."""
+    assert kept == cut_as_stored(said)
     assert [2] == turns_of(users((0, "short"), (30, said)), stored((30.01, kept)))
 
 

@@ -87,7 +87,8 @@ def render_bottle(header: Header, timeline: pl.DataFrame, request: str, zone: tz
         before = speaker
     if before == "observation":
         yield "\n"
-    yield "---\n"
+    if before != "rule":
+        yield "---\n"
 
 
 def _render_header(header: Header, zone: tzinfo | None) -> Iterator[str]:
