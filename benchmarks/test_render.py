@@ -72,7 +72,10 @@ def test_ratio(session: tuple[Path, dict[str, int]], capsys: pytest.CaptureFixtu
         floor.append(cpu(decode_only, path))
         whole.append(cpu(render, path))
     with capsys.disabled():
-        print(f"\n{path.stat().st_size / 1e6:.1f} MB: decode {min(floor) * 1000:.0f} ms, render {min(whole) * 1000:.0f} ms CPU", end="")
+        print(
+            f"\n{path.stat().st_size / 1e6:.1f} MB: decode {min(floor) * 1000:.0f} ms, render {min(whole) * 1000:.0f} ms CPU",
+            end="",
+        )
         print(f", render/decode {min(whole) / min(floor):.2f}")
 
     assert min(whole) > 0

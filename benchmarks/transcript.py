@@ -45,13 +45,33 @@ def make_transcript(path: Path, size: int, seed: int = 1) -> dict[str, int]:
             put("user", {"role": "user", "content": _prose(chance, 40)}, promptSource="typed")
             counts["user_turns"] += 1
             for step in range(chance.randint(4, 24)):
-                envelope = {"id": f"msg_{number}_{step}", "type": "message", "role": "assistant", "model": "m", "usage": {"output_tokens": 9}}
+                envelope = {
+                    "id": f"msg_{number}_{step}",
+                    "type": "message",
+                    "role": "assistant",
+                    "model": "m",
+                    "usage": {"output_tokens": 9},
+                }
                 if chance.random() < 0.25:
                     put("assistant", {**envelope, "content": [{"type": "text", "text": _prose(chance, 30)}]})
                     counts["assistant_messages"] += 1
-                put("assistant", {**envelope, "content": [{"type": "thinking", "thinking": "", "signature": "s" * chance.randint(200, 900)}]})
+                put(
+                    "assistant",
+                    {
+                        **envelope,
+                        "content": [{"type": "thinking", "thinking": "", "signature": "s" * chance.randint(200, 900)}],
+                    },
+                )
                 call = f"toolu_{number}"
-                put("assistant", {**envelope, "content": [{"type": "tool_use", "id": call, "name": "Bash", "input": {"command": _prose(chance, 12)}}]})
+                put(
+                    "assistant",
+                    {
+                        **envelope,
+                        "content": [
+                            {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": _prose(chance, 12)}}
+                        ],
+                    },
+                )
                 output = _output(chance)
                 result = {"type": "tool_result", "tool_use_id": call, "content": output}
                 put("user", {"role": "user", "content": [result]}, toolUseResult={"stdout": output, "stderr": ""})
@@ -65,5 +85,5 @@ def _prose(chance: random.Random, words: int) -> str:
 
 def _output(chance: random.Random) -> str:
     length = int(min(chance.lognormvariate(6.6, 1.45), 400_000))
-    line = "def value(node):\n    return \"node\"\\n # \t" + _prose(chance, 6) + "\n"
+    line = 'def value(node):\n    return "node"\\n # \t' + _prose(chance, 6) + "\n"
     return (line * (length // len(line) + 1))[:length]

@@ -61,7 +61,9 @@ def run_cli() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str | Path, **choices: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "bottlepipe", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False, **choices)  # type: ignore[call-overload,no-any-return]
+        return subprocess.run(
+            command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False, **choices
+        )  # type: ignore[call-overload,no-any-return]
 
     return run
 

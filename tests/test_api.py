@@ -23,7 +23,9 @@ def test_the_examples_in_the_documentation_run(monkeypatch: pytest.MonkeyPatch) 
     result = doctest.testmod(bottlepipe.api)
     readme = (ROOT / "README.md").read_text()
     code = readme.partition("```python\n")[2].partition("```")[0]
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
 
     assert result.attempted > 0
     assert result.failed == 0

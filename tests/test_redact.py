@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bottlepipe.frames import NUMBERED, OBSERVATIONS, SUMMARIES, frame
 from bottlepipe.redact import (
-    private_turns,
+    PRIVATE_KIND,
     public,
     redact_messages,
     redact_observations,
@@ -95,7 +95,15 @@ def test_a_wholly_private_prompt_leaves_its_mark_and_its_count() -> None:
 
     assert ["[private]", "[private]"] == texts(rows)
     assert 1 == left_out["private spans"]
-    assert [1] == private_turns(rows), "a prompt that only says so is not private"
+    assert [PRIVATE_KIND, "text"] == rows.get_column("kind").to_list(), "a prompt that only says so is not private"
+
+
+def test_what_upstream_left_of_a_nested_span_is_hidden() -> None:
+    """claude-mem closes a nested span too early and stores its tail; in words as they were typed a stray tag hides nothing."""
+    rows = messages((0, "user", "SECRET</private> shown"), (1, "user", "said</private> aloud"))
+    stored = rows.with_columns(kind=pl.when(pl.col("message") == 0).then(pl.lit("stored")).otherwise("kind"))
+
+    assert [" shown", "said aloud"] == texts(redact_messages(stored, Counter()))
 
 
 def test_a_wholly_private_answer_leaves_nothing() -> None:
@@ -108,16 +116,6 @@ def test_a_wholly_private_answer_leaves_nothing() -> None:
 
     assert ["a"] == texts(rows)
     assert {"private spans": 1, "injected texts": 1} == left_out
-
-
-def test_a_wholly_private_turn_has_no_tool_ledger() -> None:
-    """What the tools did for a private prompt would tell of it."""
-    left_out: Counter[str] = Counter()
-    public_messages = redact_messages(messages((0, "user", HIDDEN), (1, "user", "b")), left_out)
-    rows = observations({"title": "SECRET", "turn": 1}, {"title": "kept", "turn": 2}, {"title": "nowhere"})
-
-    assert ["kept", "nowhere"] == texts(redact_observations(rows, left_out, private_turns(public_messages)))
-    assert 1 == left_out["observations of private turns"]
 
 
 def test_a_notice_is_one_line() -> None:

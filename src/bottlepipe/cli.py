@@ -1,4 +1,4 @@
-"""The command line: parse, call, report. Data goes to stdout, words to stderr, and every error is one line and a hint."""
+"""The command line: parse, call, report. Data goes to stdout, words to stderr; an error is one line and a hint."""
 
 from __future__ import annotations
 

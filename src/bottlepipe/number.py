@@ -186,11 +186,11 @@ def _said(texts: Sequence[str], at_ms: int | None) -> _Said:
 
 def _stored_key(text: str) -> str | None:
     _, own = own_words(text)
-    return None if own is None else _key(own)
+    return None if own is None else _key(own, is_stored=True)
 
 
-def _key(text: str) -> str:
-    return " ".join(cut_as_stored(strip_tags(text).text.strip()).split())
+def _key(text: str, *, is_stored: bool = False) -> str:
+    return " ".join(cut_as_stored(strip_tags(text, is_stored=is_stored).text.strip()).split())
 
 
 def insert_stored(numbered: pl.DataFrame, prompts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

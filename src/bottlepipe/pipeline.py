@@ -20,13 +20,13 @@ from bottlepipe.envelopes import BASH, COMPACT_SUMMARY, LOCAL_COMMAND
 from bottlepipe.errors import BottlepipeError, ExcludedProject, NothingToRender
 from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_CALLS, TOOL_USES, empty
 from bottlepipe.join import join_timeline
+from bottlepipe.layout import MODE_FULL, MODE_RECONSTRUCTED, Header, render_bottle
 from bottlepipe.locate import SessionRef, is_safe_id
 from bottlepipe.memory import Memory, read_memory
 from bottlepipe.number import align_prompts, insert_stored, number_messages, place_rows
 from bottlepipe.read import Entry, Skipped, open_transcript, read_entries
 from bottlepipe.reconstruct import assign_turns, reconstruct_messages
-from bottlepipe.redact import PRIVATE, redact_messages, redact_observations, redact_summaries
-from bottlepipe.render import MODE_FULL, MODE_RECONSTRUCTED, Header, render_bottle
+from bottlepipe.redact import PRIVATE_KIND, redact_messages, redact_observations, redact_summaries
 from bottlepipe.settings import Settings
 
 TASK_LENGTH = 300
@@ -54,7 +54,7 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a caller may choose. `database` None reads none at all; `allow_excluded` is for output that stays off the disk."""
+    """What a caller may choose. `database` None reads none; `allow_excluded` is for output that stays off the disk."""
 
     database: Path | None = None
     all_branches: bool = False
@@ -202,7 +202,7 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
         left_out=told,
         notes=tuple(memory.notes),
         problem=problem,
-        current_task=_current_task(users, placed, public_summaries),
+        current_task=_current_task(users, public_summaries),
         ends_mid_turn=mode == MODE_FULL and _ends_mid_turn(numbered, tool_calls),
     )
 
@@ -325,29 +325,30 @@ def _facts(
     return facts
 
 
+def _genuine(users: pl.DataFrame) -> pl.DataFrame:
+    """User messages that ask for something in words that may be shown."""
+    is_other = pl.col("kind").is_in([LOCAL_COMMAND, BASH, PRIVATE_KIND]) | pl.col("public_text").is_in(["[image]"])
+    return users.filter(~is_other)
+
+
 def _original_request(users: pl.DataFrame) -> str:
-    genuine = users.filter(
-        ~pl.col("kind").is_in([LOCAL_COMMAND, BASH]) & ~pl.col("public_text").is_in([PRIVATE, "[image]"])
-    )
+    genuine = _genuine(users)
     return str(genuine.get_column("public_text")[0]) if genuine.height else ""
 
 
-def _current_task(users: pl.DataFrame, summaries: pl.DataFrame, public_summaries: pl.DataFrame) -> str:
+def _current_task(users: pl.DataFrame, public_summaries: pl.DataFrame) -> str:
     """The newer of the last user prompt and the last summary's next steps, as one line without astral characters."""
-    prompts = users.filter(~pl.col("kind").is_in([LOCAL_COMMAND, BASH]) & (pl.col("public_text") != PRIVATE))
     task, task_ms = "", None
+    prompts = _genuine(users)
     if prompts.height:
         task, task_ms = prompts.select("public_text", "at_ms").row(-1)
-    for text, at_ms in (
-        public_summaries.sort("at_ms", "ref", nulls_last=False).select("public_text", "at_ms").iter_rows()
-    ):
+    for text, at_ms in public_summaries.sort("at_ms", "ref").select("public_text", "at_ms").iter_rows():
         if task_ms is not None and (at_ms is None or at_ms < task_ms):
             continue
-        steps = re.search(r"^next steps: (.*(?:\n  .*)*)", text, re.MULTILINE) or re.search(
-            r"^request: (.*(?:\n  .*)*)", text, re.MULTILINE
-        )
-        if steps:
-            task = steps.group(1)
+        for name in ("next steps", "request"):
+            if steps := re.search(rf"^{name}: (.*(?:\n  .*)*)", text, re.MULTILINE):
+                task = steps.group(1)
+                break
     return one_line(_ASTRAL.sub("", task), TASK_LENGTH)
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
 from typing import Any
 
 import polars as pl
 
 from bottlepipe.clauses import observation_line, one_line
+from bottlepipe.envelopes import STORED
 from bottlepipe.frames import PUBLIC, conform
 from bottlepipe.tags import Stripped, strip_tags
 
@@ -36,7 +36,7 @@ def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFr
     kinds: list[str] = []
     texts: list[str] = []
     for speaker, kind, parts in grouped.select("speaker", "kind", "text").iter_rows():
-        stripped = strip_tags("\n\n".join(parts), keep_code=speaker == "assistant")
+        stripped = strip_tags("\n\n".join(parts), keep_code=speaker == "assistant", is_stored=kind == STORED)
         _count(stripped, left_out)
         text = public(stripped.text)
         if speaker == "notice":
@@ -54,21 +54,8 @@ def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFr
     return conform(rows.filter(pl.col("public_text") != ""), PUBLIC)
 
 
-def private_turns(messages: pl.DataFrame) -> list[int]:
-    """The turns of `redact_messages`' rows whose prompt was wholly private."""
-    return messages.filter(pl.col("kind") == PRIVATE_KIND).get_column("turn").to_list()
-
-
-def redact_observations(
-    observations: pl.DataFrame, left_out: Counter[str], private_turns: Collection[int] = ()
-) -> pl.DataFrame:
-    """PUBLIC rows from OBSERVATIONS with `turn`; each text is its bottle line without the `[#id]`.
-
-    What was done in `private_turns` is as private as the prompt: it is left out, and counted.
-    """
-    is_private = pl.col("turn").is_in(list(private_turns)).fill_null(False)
-    left_out["observations of private turns"] += observations.filter(is_private).height
-    observations = observations.filter(~is_private)
+def redact_observations(observations: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:
+    """PUBLIC rows from OBSERVATIONS with `turn`; each text is its bottle line without the `[#id]`."""
     texts = []
     for row in observations.select("type", "title", "subtitle", "narrative", "text", "is_guess").iter_rows(named=True):
         fields = {name: _strip(row[name], left_out) for name in ("type", "title", "subtitle", "narrative", "text")}

@@ -44,17 +44,20 @@ class Stripped:
         return self.private_spans > 0 and not self.text.strip()
 
 
-def strip_tags(text: str, *, keep_code: bool = False) -> Stripped:
+def strip_tags(text: str, *, keep_code: bool = False, is_stored: bool = False) -> Stripped:
     """Return `text` without its private and host spans.
 
     With `keep_code` (assistant text) a tag inside a Markdown code span or a closed fence is ordinary text, unless a
     strict span is open around it. Users' text is always scanned without `keep_code`: there a mention in code is
     treated like a tag, since hiding too much is the safer mistake.
+
+    `is_stored` says that claude-mem has stripped the text before. It closes a nested span at the first close tag, so a
+    strict close tag without its open one is the end of a span whose beginning it ate: what stands before is hidden.
     """
     if not _HEAD.search(text):
         return Stripped(text)
     if not keep_code:
-        return _scan(text, ())
+        return _scan(text, (), is_stored=is_stored)
     private = host = 0
     for _ in range(4):
         result = _scan(text, list(_code_ranges(text)))
@@ -140,7 +143,7 @@ def _add_run(runs: list[tuple[int, int]], position: int, count: int) -> None:
     runs.append((position, count))
 
 
-def _scan(text: str, code: Sequence[tuple[int, int]]) -> Stripped:
+def _scan(text: str, code: Sequence[tuple[int, int]], *, is_stored: bool = False) -> Stripped:
     output = _Output(text)
     private_spans = host_spans = 0
     code_index = position = 0
@@ -171,6 +174,9 @@ def _scan(text: str, code: Sequence[tuple[int, int]]) -> Stripped:
         if tag.group(1):
             is_closed = output.close(name)
             host_spans += is_closed and name in LOOSE_NAMES and not output.strict_open
+            if is_stored and not is_closed and name in STRICT_NAMES and output.length:
+                output.cut(0)
+                private_spans += 1
         elif not (text[tag_end - 1] == ">" and _is_self_closed(text[head_end : tag_end - 1])):
             output.open(name)
             private_spans += name in STRICT_NAMES and output.strict_open == 1
