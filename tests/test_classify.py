@@ -74,7 +74,7 @@ def test_project_and_start_come_from_the_first_entries_that_tell_them() -> None:
 
     classified = classify_bytes(as_file(entries))
 
-    assert "/home/mia/bakery" == classified.cwd
+    assert ["/home/mia/bakery", "/tmp"] == classified.folders
     assert classified.messages.get_column("at_ms")[0] == classified.started_ms
 
 

@@ -279,14 +279,16 @@ def test_a_hostile_session_id_inside_a_file_does_not_name_the_bottle(tmp_path: P
 
 
 def test_an_excluded_project_is_not_rendered_for_the_disk(tmp_path: Path) -> None:
-    """Neither is, while any project is excluded, a session whose project nobody can tell."""
+    """Neither is one that only went there later, nor, while any is excluded, one whose project nobody can tell."""
     settings = read_settings({"HOME": str(tmp_path), "CLAUDE_MEM_EXCLUDED_PROJECTS": "tidepool"})
-    path, unknown = tmp_path / f"{SESSION}.jsonl", tmp_path / f"{OTHER}.jsonl"
+    path, unknown, moved = tmp_path / f"{SESSION}.jsonl", tmp_path / f"{OTHER}.jsonl", tmp_path / "moved.jsonl"
+    moved.write_bytes(transcript([("user", "hi")], cwd="/home/ada/other") + transcript([("user", "ho")], OTHER))
     path.write_bytes(transcript([("user", "hi")]))
     unknown.write_bytes(transcript([("user", "hi")], OTHER, cwd=None))
 
     assert isinstance(render([ref_of_file(path)], settings)[0], ExcludedProject)
     assert isinstance(render([ref_of_file(unknown)], settings)[0], ExcludedProject)
+    assert isinstance(render([ref_of_file(moved)], settings)[0], ExcludedProject)
     assert isinstance(render([ref_of_file(path)], settings, allow_excluded=True)[0], Bottle)
 
 

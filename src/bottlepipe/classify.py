@@ -79,12 +79,12 @@ _SURE = 20  # so many characters do not stand in another prompt by chance
 
 @dataclass(slots=True)
 class Classified:
-    """Everything one transcript gives. `cwd` and `started_ms` come from its first entries that have them."""
+    """Everything one transcript gives. `folders` are the working folders it was ever in, the first one first."""
 
     messages: pl.DataFrame
     tree: pl.DataFrame
     tool_calls: pl.DataFrame
-    cwd: str | None
+    folders: list[str]
     started_ms: int | None
     content_session_id: str | None
     skipped: Counter[str]
@@ -132,7 +132,8 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
     `skipped` counts what `read` could not use, by reason; `left_out` what is nobody's speech, by what it is.
     """
     state = _State(session_id)
-    cwd = content_session_id = None
+    folders: dict[str, None] = {}
+    content_session_id = None
     started_ms: int | None = None
     sidechain_entries = main_entries = 0
     for entry in entries:
@@ -145,7 +146,8 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
             sidechain_entries += bool(entry.is_sidechain)
             main_entries += not entry.is_sidechain
         if not is_sidechain:
-            cwd = cwd or entry.cwd
+            if entry.cwd:
+                folders[entry.cwd] = None
             content_session_id = content_session_id or entry.session_id
             if started_ms is None and entry.timestamp and entry.uuid:
                 started_ms = parse_ms(entry.timestamp)
@@ -164,7 +166,7 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
         frame(state.messages, MESSAGES),
         frame(state.tree, TREE),
         frame(state.tool_calls, TOOL_CALLS),
-        cwd,
+        list(folders),
         started_ms,
         content_session_id,
         state.skipped,

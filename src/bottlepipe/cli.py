@@ -344,7 +344,7 @@ def _summary(bottle: Bottle, seconds: float) -> str:
         bottle.mode,
         count_of(bottle.user_turns, "prompt"),
         count_of(bottle.observations, "observation"),
-        *(f"{phrase} left out" for phrase in describe_left_out(bottle.left_out)),
+        *describe_left_out(bottle.left_out, with_verb=True),
     ]
     if bottle.problem:
         parts.append(f"no observations: {bottle.problem}")

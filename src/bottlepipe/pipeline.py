@@ -31,24 +31,25 @@ from bottlepipe.settings import Settings
 
 TASK_LENGTH = 300
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
-# Plural and singular of everything that can be left out, in the order in which it is told, and what was done with it.
-_LEFT_OUT = {
-    "rewound branches": "rewound branch",
-    "messages on rewound branches": "message on a rewound branch",
-    "observations on rewound branches": "observation on a rewound branch",
-    "torn lines": "torn line",
-    "unfinished last lines": "unfinished last line",
-    "lines that are no record": "line that is no record",
-    "lines nested too deeply": "line nested too deeply",
-    "records with a mistyped field": "record with a mistyped field",
-    "unreadable ends of the file": "unreadable end of the file",
-    "ends lost while the file shrank": "end lost while the file shrank",
-    "repeated entries": "repeated entry",
-    "compaction summaries": "compaction summary",
-    "subagent entries": "subagent entry",
-    "synthetic answers": "synthetic answer",
-    "injected texts": "injected text",
-    "private spans": "private span",
+_LEFT_OUT, _SKIPPED, _REMOVED = "left out", "skipped", "removed"
+# Everything that may not be in a bottle: plural, singular and what was done with it, in the order in which it is told.
+_ABSENT = {
+    "rewound branches": ("rewound branch", _LEFT_OUT),
+    "messages on rewound branches": ("message on a rewound branch", _LEFT_OUT),
+    "observations on rewound branches": ("observation on a rewound branch", _LEFT_OUT),
+    "torn lines": ("torn line", _SKIPPED),
+    "unfinished last lines": ("unfinished last line", _SKIPPED),
+    "lines that are no record": ("line that is no record", _SKIPPED),
+    "lines nested too deeply": ("line nested too deeply", _SKIPPED),
+    "records with a mistyped field": ("record with a mistyped field", _SKIPPED),
+    "unreadable ends of the file": ("unreadable end of the file", _SKIPPED),
+    "ends lost while the file shrank": ("end lost while the file shrank", _SKIPPED),
+    "repeated entries": ("repeated entry", _SKIPPED),
+    "compaction summaries": ("compaction summary", _LEFT_OUT),
+    "subagent entries": ("subagent entry", _LEFT_OUT),
+    "synthetic answers": ("synthetic answer", _LEFT_OUT),
+    "injected texts": ("injected text", _LEFT_OUT),
+    "private spans": ("private span", _REMOVED),
 }
 
 
@@ -146,9 +147,10 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
     classified, left_out = session.classified, session.left_out
     stored_id = session.stored_id
     project = memory.projects.get(stored_id, "")
-    cwd = (classified.cwd if classified else None) or ""
+    folders = classified.folders if classified else []
+    cwd = folders[0] if folders else ""
     if not options.allow_excluded:
-        _check_project(session, settings, cwd, project)
+        _check_project(session, settings, [*folders, project])
     prompts = _of_session(memory.prompts, stored_id) if stored_id else empty(PROMPTS)
     observations = _of_session(memory.observations, stored_id) if stored_id else empty(OBSERVATIONS)
     summaries = _of_session(memory.summaries, stored_id) if stored_id else empty(SUMMARIES)
@@ -207,11 +209,11 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
     )
 
 
-def _check_project(session: _Session, settings: Settings, cwd: str, project: str) -> None:
-    """Refuse a session of an excluded project, and while any is excluded also one whose project nobody can tell."""
-    if settings.excluded_projects and not (cwd or project):
+def _check_project(session: _Session, settings: Settings, names: Sequence[str]) -> None:
+    """Refuse a session that was ever in an excluded project, and while any is excluded one that nobody can place."""
+    if settings.excluded_projects and not any(names):
         why = "its project is unknown, and CLAUDE_MEM_EXCLUDED_PROJECTS excludes some"
-    elif settings.is_excluded(cwd, project):
+    elif settings.is_excluded(*names):
         why = "its project is excluded by CLAUDE_MEM_EXCLUDED_PROJECTS"
     else:
         return
@@ -282,15 +284,19 @@ def _told(left_out: Counter[str], classified: Classified | None) -> dict[str, in
     counts = Counter(left_out)
     if classified is not None:
         counts.update(classified.left_out)
-        by_singular = {singular: plural for plural, singular in _LEFT_OUT.items()}
+        plurals = {singular: plural for plural, (singular, _) in _ABSENT.items()}
         for reason, count in classified.skipped.items():
-            counts[by_singular.get(reason, reason)] += count
-    return {name: counts[name] for name in (*_LEFT_OUT, *sorted(counts.keys() - _LEFT_OUT.keys())) if counts[name]}
+            counts[plurals.get(reason, reason)] += count
+    return {name: counts[name] for name in (*_ABSENT, *sorted(counts.keys() - _ABSENT.keys())) if counts[name]}
 
 
-def describe_left_out(left_out: Mapping[str, int]) -> list[str]:
-    """`2 rewound branches`, `1 torn line`: one phrase for each thing."""
-    return [f"{count:,} {name if count != 1 else _LEFT_OUT.get(name, name)}" for name, count in left_out.items()]
+def describe_left_out(left_out: Mapping[str, int], *, with_verb: bool = False) -> list[str]:
+    """`2 rewound branches`, `1 torn line`: one phrase for each thing; with its verb `1 torn line skipped`."""
+    phrases = []
+    for plural, count in left_out.items():
+        singular, verb = _ABSENT.get(plural, (plural, _LEFT_OUT))
+        phrases.append(f"{count:,} {singular if count == 1 else plural}" + (f" {verb}" if with_verb else ""))
+    return phrases
 
 
 def count_of(count: int, singular: str) -> str:
