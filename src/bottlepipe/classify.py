@@ -323,12 +323,14 @@ def _judge_user_text(state: _State, entry: Entry, text: str, at_ms: int | None, 
 
 def _judge_result(state: _State, entry: Entry, block: Block, at_ms: int | None) -> None:
     """Cut the user's words out of a tool result: a rejection, answers to questions, an approved plan."""
+    tool = state.tools.get(block.tool_use_id or "")
+    if tool not in (_ASKING_TOOL, _PLANNING_TOOL, None) and not block.is_error:
+        return
     # The Raw aliases the read buffer: look for the markers now, decode only where one stands.
     raw = bytes(block.content)
     if not raw or not any(mark in raw for mark in _MARKS):
         return
     text = _result_text(block.content)
-    tool = state.tools.get(block.tool_use_id or "")
     message_id = f"entry:{state.seq}:{block.tool_use_id}"
     if block.is_error and (rejection := _REJECTION.match(text)):
         kind, words = REJECTION, _REJECTION_NOTE.sub("", rejection.group(1))
