@@ -63,7 +63,7 @@ def test_render_json_tells_a_machine_everything(run_cli: Run, project: Path, mak
     facts = json.loads(run_cli("render", "--latest", "--json").stdout)
 
     assert {"mode": "full", "user_turns": 1, "observations": 1, "outcome": "written"}.items() <= facts.items()
-    assert {"lines that are no record": 1, "unfinished last lines": 1} == facts["left_out"]
+    assert {"lines_that_are_no_record": 1, "unfinished_last_lines": 1} == facts["left_out"]
     assert facts["current_task"] == "go on with 1"
 
 

@@ -149,6 +149,14 @@ def test_no_private_span_survives(messages: list[tuple[str, str]], tag: str, is_
     assert bottle.left_out["private spans"] >= len(hidden)
 
 
+@pytest.mark.parametrize("name", ["system-reminder", "ide_selection", "session-start-hook"])
+def test_a_span_opened_in_an_envelope_goes_on_behind_it(name: str) -> None:
+    """The envelope is cut off before the tags are stripped; it does not take the beginning of a span with it."""
+    bottle = render_bytes(transcript([("user", f"<{name}><private>S</{name}>CANARY</private>seen")]))
+
+    assert [("user", "seen")] == parse_bottle(bottle.text).messages
+
+
 @_quick
 @given(st.lists(_MESSAGES, min_size=1, max_size=4))
 def test_a_batch_of_n_is_n_singles(sessions: list[list[tuple[str, str]]]) -> None:
@@ -340,3 +348,27 @@ def test_the_current_task_is_the_newer_of_prompt_and_next_steps(
     assert isinstance(late, Bottle)
     assert late.current_task.startswith("a newer task x")
     assert len(late.current_task) <= 300
+
+
+def test_a_rewound_prompt_is_not_the_original_request() -> None:
+    """Also when rewound branches are shown."""
+    said = [("assistant", "hello"), ("user", "WRONG"), ("user", "right"), ("assistant", "done")]
+    entries = [json.loads(line) for line in transcript(said).splitlines()]
+    entries[2]["parentUuid"] = entries[1]["parentUuid"]
+    data = "".join(json.dumps(entry) + "\n" for entry in entries).encode()
+
+    shown = render_bytes(data, all_branches=True)
+
+    assert said[1] in parse_bottle(shown.text).messages
+    assert parse_bottle(shown.text).request == "right"
+    assert parse_bottle(render_bytes(data).text).request == "right"
+
+
+def test_images_alone_are_no_request_and_no_task() -> None:
+    """The first words are the request, the last words the task."""
+    images = {"role": "user", "content": [{"type": "image", "source": {}}, {"type": "image", "source": {}}]}
+    first, last = (transcript([("user", "x")], OTHER, message=images, uuid=uuid) for uuid in ("i1", "i2"))
+    bottle = render_bytes(first + transcript([("user", "words")]) + last)
+
+    assert parse_bottle(bottle.text).request == "words"
+    assert bottle.current_task == "words"

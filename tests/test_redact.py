@@ -186,9 +186,38 @@ def test_a_record_for_the_screen_is_redacted_in_every_text() -> None:
     """Numbers and nulls pass as they are."""
     record = {"id": 7, "title": f"a{HIDDEN}", "facts": f'["x", "{HIDDEN}y"]', "text": "\x00\ud83c", "notes": None}
 
-    assert {"id": 7, "title": "a", "facts": '["x", "y"]', "text": "\ufffd\ufffd", "notes": None} == redact_record(
-        record
-    )
+    assert {"id": 7, "title": "a", "facts": ["x", "y"], "text": "\ufffd\ufffd", "notes": None} == redact_record(record)
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        (r'["<\nprivate>SECRET</private>a"]', ["a"]),
+        (r'["\u003cprivate\u003eSECRET\u003c/private\u003ea"]', ["a"]),
+        (r'{"k": [["<private>SECRET</private>a"]]}', {"k": [["a"]]}),
+        (r'["\u003cprivate\u003eSECRET', '["'),
+        (r'["a\u00e9", ', r'["a\u00e9", '),
+    ],
+)
+def test_a_span_does_not_hide_behind_json(stored: str, shown: Any) -> None:
+    """Lists are stored as JSON, whose escapes can spell a tag; what is malformed is no way around."""
+    assert {"facts": shown} == redact_record({"facts": stored})
+
+
+def test_a_span_across_an_interrupted_message_is_hidden() -> None:
+    """A message may go on after a queued prompt; the parts are put together when a span runs from one to the other."""
+    rows = messages((0, "assistant", "a<private>SECRET"), (1, "user", "wait"), (0, "assistant", "SECRET</private>b"))
+    parted = rows.with_columns(message=pl.Series([0, 1, 2]))
+
+    assert ["ab", "wait"] == texts(redact_messages(parted, Counter()))
+
+
+def test_an_interrupted_message_without_such_a_span_stays_apart() -> None:
+    """Two parts, two headings."""
+    rows = messages((0, "assistant", "a"), (1, "user", "wait"), (0, "assistant", "<private>x</private>b"))
+    parted = rows.with_columns(message=pl.Series([0, 1, 2]))
+
+    assert ["a", "wait", "b"] == texts(redact_messages(parted, Counter()))
 
 
 @settings(deadline=None, max_examples=60)

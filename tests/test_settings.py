@@ -62,6 +62,11 @@ def test_a_broken_settings_file_is_named_and_not_fatal(tmp_path: Path, content: 
         ("~/clients/**", "{home}/clients/acme", True),
         ("~/clients/*", "{home}/clients/acme", True),
         ("*/clients/*", "/srv/clients/acme", True),
+        ("secret/", "/home/ada/secret", True),
+        ("/home/ada/secret/", "/home/ada/secret", True),
+        ("/home/ada/secret", "secret", True),
+        ("~/secret/**", "secret", True),
+        ("/home/ada/secret", "public", False),
         ("secret", "/home/ada/public", False),
         ("secret", "", False),
     ],
@@ -79,9 +84,11 @@ def test_source_date_epoch_sets_the_time_of_rendering(tmp_path: Path) -> None:
     """Reproducible builds get reproducible bottles; nonsense is ignored."""
     fixed = read_settings({"HOME": str(tmp_path), "SOURCE_DATE_EPOCH": "1700000000"})
     odd = read_settings({"HOME": str(tmp_path), "SOURCE_DATE_EPOCH": "soon"})
+    far = read_settings({"HOME": str(tmp_path), "SOURCE_DATE_EPOCH": "99999999999999"})
 
     assert render_time(fixed).timestamp() == 1_700_000_000
     assert render_time(odd).timestamp() > 1_700_000_000
+    assert render_time(far).timestamp() > 1_700_000_000
 
 
 def write_settings(home: Path, values: dict[str, str]) -> None:

@@ -6,25 +6,49 @@ lists what is on disk. See `bottlepipe.api`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bottlepipe.api import find_sessions, read_messages, read_observations, render
     from bottlepipe.bottle import Bottle
-    from bottlepipe.errors import BottlepipeError
+    from bottlepipe.errors import (
+        BottlepipeError,
+        ExcludedProject,
+        NothingToRender,
+        SourceUnreadable,
+        UsageError,
+        WriteFailed,
+    )
+    from bottlepipe.locate import Found
+    from bottlepipe.settings import Settings, read_settings
 
-__all__ = ["Bottle", "BottlepipeError", "find_sessions", "read_messages", "read_observations", "render"]
+__all__ = [
+    "Bottle",
+    "BottlepipeError",
+    "ExcludedProject",
+    "Found",
+    "NothingToRender",
+    "Settings",
+    "SourceUnreadable",
+    "UsageError",
+    "WriteFailed",
+    "find_sessions",
+    "read_messages",
+    "read_observations",
+    "read_settings",
+    "render",
+]
 
-_HOMES = {"Bottle": "bottlepipe.bottle", "BottlepipeError": "bottlepipe.errors"}
+if not TYPE_CHECKING:
+    _HOMES = {"Bottle": "bottle", "Found": "locate", "Settings": "settings", "read_settings": "settings"}
 
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module 'bottlepipe' has no attribute {name!r}")
+        from importlib import import_module
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'bottlepipe' has no attribute {name!r}")
-    from importlib import import_module
+        home = _HOMES.get(name, "api" if name[0].islower() else "errors")
+        return getattr(import_module(f"bottlepipe.{home}"), name)
 
-    return getattr(import_module(_HOMES.get(name, "bottlepipe.api")), name)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    def __dir__():
+        return [*globals(), *__all__]

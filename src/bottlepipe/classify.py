@@ -1,7 +1,7 @@
 """Stage 2, `classify`: entries in, MESSAGES, TOOL_CALLS and TREE rows out.
 
-The decision this stage owns: who said it, and is it conversation? User words stand in nine places (see `_USER_PLACES`
-in the conformance page); text that Claude Code injects is recognised by known tag names or opening words at the start
+The decision this stage owns: who said it, and is it conversation? User words stand in nine kinds of places (see the
+conformance page); text that Claude Code injects is recognised by known tag names or opening words at the start
 of a text, never by "begins with `<`", because users paste HTML.
 
 When in doubt a text is kept.
@@ -302,8 +302,9 @@ def _judge_user_text(state: _State, entry: Entry, text: str, at_ms: int | None, 
         state.say("notice", INTERRUPTED, "interrupted by the user", at_ms, message_id)
         return
     kind, own = own_words(text)
-    if own is None:
+    if own is None or (own != text and text.endswith(own)):
         state.left_out["injected texts"] += 1
+    if own is None:
         return
     if not own.strip():
         return

@@ -104,7 +104,7 @@ def _fail(error: BaseException, message: str, hint: str, code: int, *, debug: bo
     return code
 
 
-@app.command()
+@app.command(short_help="Render a bundled sample session.")
 def demo(as_json: Json = False) -> None:
     """Render a bundled sample session and show the bottle, the pointer and the numbers.
 
@@ -140,7 +140,7 @@ def demo(as_json: Json = False) -> None:
     say(f"the bottle is {bottle.path}\nnow try: bottlepipe list")
 
 
-@app.command("list")
+@app.command("list", short_help="List the sessions, newest first.")
 def list_sessions(
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Show this many; 0 for all.")] = 30,
     db: DbFile = None,
@@ -179,11 +179,16 @@ def list_sessions(
 
 
 def _sessions(settings: Settings, database: Path) -> tuple[list[dict[str, Any]], str]:
-    from bottlepipe.locate import find_transcripts
-    from bottlepipe.memory import read_stored_sessions
+    from bottlepipe.locate import find_transcripts, is_safe_id
     from bottlepipe.write import read_standing
 
-    stored, problem = read_stored_sessions(database)
+    if database.exists():
+        # Only then are the libraries that read one worth their start-up time.
+        from bottlepipe.memory import read_stored_sessions
+
+        stored, problem = read_stored_sessions(database)
+    else:
+        stored, problem = [], "claude-mem has no database here"
     projects = {row["session_id"]: row["project"] for row in stored}
     rows: dict[str, dict[str, Any]] = {}
     for found in find_transcripts(settings):
@@ -193,12 +198,13 @@ def _sessions(settings: Settings, database: Path) -> tuple[list[dict[str, Any]],
         rows.setdefault(found.session_id, _row(found.session_id, project, found.changed_ms, found.bytes, state))
     for row in stored:
         # Rows that the observer or a repair made for itself have no prompts and nothing to show.
-        if row["session_id"] in rows or not row["prompts"] or row["project"] == "observer-sessions":
+        session_id = row["session_id"]
+        is_shown = row["prompts"] and row["project"] != "observer-sessions" and is_safe_id(session_id)
+        if session_id in rows or not is_shown:
             continue
-        standing = read_standing(settings.bottles_dir / f"{row['session_id']}.md")
-        rows[row["session_id"]] = _row(
-            row["session_id"], row["project"], row["at_ms"], None, standing.mode if standing else "none"
-        )
+        standing = read_standing(settings.bottles_dir / f"{session_id}.md")
+        state = "none" if standing is None else "current"
+        rows[session_id] = _row(session_id, row["project"], row["at_ms"], None, state)
     return sorted(rows.values(), key=lambda row: (-(row["last_activity_ms"] or 0), row["session_id"])), problem
 
 
@@ -217,7 +223,7 @@ def _row(
 @app.command()
 def render(
     source: Annotated[
-        str | None, typer.Argument(metavar="[ID|FILE]", help="A session id (6 characters are enough) or a transcript.")
+        str | None, typer.Argument(metavar="ID|FILE", help="A session id (6 characters are enough) or a transcript.")
     ] = None,
     latest: Annotated[bool, typer.Option("--latest", help="The newest session of this project, else of all.")] = False,
     output: Annotated[
@@ -236,7 +242,11 @@ def render(
 
     Without -o the bottle goes to bottles/ in claude-mem's data folder.
 
-    Examples: bottlepipe render --latest | bottlepipe render 3f2a91c0 | bottlepipe render session.jsonl -o -
+    \b
+    Examples:
+      bottlepipe render --latest
+      bottlepipe render 3f2a91c0
+      bottlepipe render session.jsonl -o -
     """
     from bottlepipe.settings import read_settings
 
@@ -244,7 +254,7 @@ def render(
     if (source is None) == (not latest):
         raise UsageError("name one session, or --latest", hint="`bottlepipe list` shows the ids")
     if db is not None and no_db:
-        raise UsageError("--db and --no-db exclude each other")
+        raise UsageError("--db and --no-db exclude each other", hint="leave one of them out")
     if output == "-" and as_json:
         raise UsageError("-o - and --json both want stdout", hint="write the bottle to a file with -o FILE")
     database = None if no_db else db or settings.database
@@ -273,26 +283,18 @@ def render(
 
 
 def _locate(source: str | None, settings: Settings, database: Path | None) -> SessionRef:
-    from bottlepipe.locate import locate_latest, locate_session, ref_of_file
+    from bottlepipe.locate import locate_latest
 
     if source is None:
-        return locate_latest(settings, os.getcwd())
-    path = Path(source)
-    if path.exists() or path.suffix == ".jsonl" or path.name != source:
-        return ref_of_file(path)
-    try:
-        return locate_session(settings, source)
-    except NothingToRender:
-        # Only now is the database worth its start-up time: it may know what the disk has lost.
-        if database is None:
-            raise
-        from bottlepipe.memory import read_stored_sessions
-
-        stored, problem = read_stored_sessions(database)
         try:
-            return locate_session(settings, source, [row["session_id"] for row in stored])
-        except NothingToRender as error:
-            raise NothingToRender(f"{error}" + (f" ({problem})" if problem else ""), hint=error.hint) from None
+            folder = os.getcwd()
+        except FileNotFoundError:
+            # The folder was deleted: then no session is of it.
+            folder = ""
+        return locate_latest(settings, folder)
+    from bottlepipe.pipeline import locate_source
+
+    return locate_source(source, settings, database)
 
 
 def _check_output(output: Path, ref: SessionRef, database: Path | None) -> None:
@@ -337,7 +339,7 @@ def _store(bottle: Bottle, settings: Settings, output: str | None, ref: SessionR
 def _summary(bottle: Bottle, seconds: float) -> str:
     """`10.1 MB -> 201 kB in 0.09 s, full, 76 prompts, …`, with everything that was left out."""
     from bottlepipe.pipeline import count_of, describe_left_out
-    from bottlepipe.write import WRITTEN
+    from bottlepipe.write import REASONS
 
     parts = [
         f"{size(bottle.source_bytes)} -> {size(len(bottle.text.encode()))} in {seconds:.2f} s",
@@ -350,8 +352,8 @@ def _summary(bottle: Bottle, seconds: float) -> str:
         parts.append(f"no observations: {bottle.problem}")
     if bottle.archived is not None:
         parts.append(f"the bottle before had more turns and is now {bottle.archived}")
-    if bottle.outcome not in ("", WRITTEN):
-        parts.append(bottle.outcome)
+    if bottle.outcome in REASONS:
+        parts.append(REASONS[bottle.outcome])
     return ", ".join(parts)
 
 
@@ -370,14 +372,14 @@ def _facts(bottle: Bottle, seconds: float) -> dict[str, Any]:
         "assistant_messages": bottle.assistant_messages,
         "observations": bottle.observations,
         "observations_problem": bottle.problem,
-        "left_out": dict(bottle.left_out),
+        "left_out": {name.replace(" ", "_"): count for name, count in bottle.left_out.items()},
         "notes": list(bottle.notes),
         "current_task": bottle.current_task,
         "ends_mid_turn": bottle.ends_mid_turn,
     }
 
 
-@app.command()
+@app.command(short_help="Show one whole observation.")
 def show(
     observation_id: Annotated[str, typer.Argument(metavar="OBSERVATION_ID", help="The number in a bottle's `[#id]`.")],
     db: DbFile = None,
@@ -433,12 +435,8 @@ def _field_rank(name: str) -> tuple[int, str]:
 
 
 def _readable(value: object) -> str:
-    """A JSON list as indented lines; anything else, a malformed list too, as it stands."""
-    try:
-        items = json.loads(str(value))
-    except (ValueError, RecursionError):
-        return str(value)
-    return "".join(f"\n  - {item}" for item in items) if isinstance(items, list) else str(value)
+    """A list as indented lines; anything else on one line."""
+    return "".join(f"\n  - {item}" for item in value) if isinstance(value, list) else str(value)
 
 
 def _print_data(text: str) -> None:
@@ -446,7 +444,8 @@ def _print_data(text: str) -> None:
     if sys.stdout.isatty():
         text = harmless(text)
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8"))
+    # A path may hold bytes that are no UTF-8; they go out as they came in.
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
     sys.stdout.buffer.flush()
 
 

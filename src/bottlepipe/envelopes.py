@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from bottlepipe.tags import open_strict_tags
+
 # kind → what it is. Plain prompts are the ones that branching and prompt numbers are about.
 PROMPT = "prompt"
 QUEUED = "queued"  # typed while the model worked, delivered in mid-turn
@@ -71,12 +73,16 @@ def own_words(text: str) -> tuple[str, str | None]:
         return BASH, f"! {bash.group(1)}"
     if memory := _MEMORY.match(text):
         return PROMPT, memory.group(1)
-    rest = text
-    while prefix := _HOST_PREFIX.match(rest):
-        rest = rest[prefix.end() :]
-    if rest != text:
-        return (PROMPT, None) if not rest.strip() or _HOST_TEXT.match(rest) else (PROMPT, rest)
-    return PROMPT, None if _HOST_PREFIX_OPEN.match(text) else text
+    end = 0
+    while prefix := _HOST_PREFIX.match(text, end):
+        end = prefix.end()
+    if end == 0:
+        return PROMPT, None if _HOST_PREFIX_OPEN.match(text) else text
+    rest = text[end:]
+    if not rest.strip() or _HOST_TEXT.match(rest):
+        return PROMPT, None
+    # A span that was opened in the envelope goes on behind it.
+    return PROMPT, open_strict_tags(text[:end]) + rest
 
 
 def _command(text: str) -> tuple[str, str | None]:

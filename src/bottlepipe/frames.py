@@ -18,7 +18,7 @@ MESSAGES: Schema = {
     "session_id": pl.String,
     "seq": pl.Int64,
     "speaker": pl.String,  # user | assistant | notice
-    "kind": pl.String,  # see classify.KINDS
+    "kind": pl.String,  # see envelopes
     "text": pl.String,
     "at_ms": pl.Int64,
     "entry": pl.Int64,  # row of TREE this text hangs on, -1 for none

@@ -1,4 +1,4 @@
-"""Stage `render`: a header and a TIMELINE in, pieces of markdown out. The layout; no I/O, no clock.
+"""Stage `layout`: a header and a TIMELINE in, pieces of markdown out. The layout; no I/O, no clock.
 
 Text is verbatim but for one rule: a line that would itself read as structure gets one leading backslash, and such a
 line that starts with backslashes already gets one more, so a bottle parses back to the exact messages.

@@ -21,8 +21,8 @@ from bottlepipe.errors import BottlepipeError, ExcludedProject, NothingToRender
 from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_CALLS, TOOL_USES, empty
 from bottlepipe.join import join_timeline
 from bottlepipe.layout import MODE_FULL, MODE_RECONSTRUCTED, Header, render_bottle
-from bottlepipe.locate import SessionRef, is_safe_id
-from bottlepipe.memory import Memory, read_memory
+from bottlepipe.locate import SessionRef, is_safe_id, locate_session, ref_of_file
+from bottlepipe.memory import Memory, read_memory, read_stored_sessions
 from bottlepipe.number import align_prompts, insert_stored, number_messages, place_rows
 from bottlepipe.read import Entry, Skipped, open_transcript, read_entries
 from bottlepipe.reconstruct import assign_turns, reconstruct_messages
@@ -135,8 +135,36 @@ def _classify_file(path: Path, session_id: str, options: Options) -> tuple[Class
         classified = classify_entries(entries(), session_id)
         if classified.is_subagent:
             classified = classify_entries(entries(), session_id, as_subagent=True)
-            classified.is_subagent = True
         return classified, size
+
+
+def read_conversation(ref: SessionRef) -> pl.DataFrame:
+    """NUMBERED messages of one transcript, those on rewound branches too, repeated entries dropped."""
+    if ref.transcript is None:
+        raise NothingToRender(f"session {ref.bottle_id}: no transcript", hint="name a transcript file")
+    classified, _ = _classify_file(ref.transcript, ref.bottle_id, Options())
+    numbered, _ = _stand(classified, Options(), Counter())
+    return numbered.filter(pl.col("kind") != COMPACT_SUMMARY)
+
+
+def locate_source(source: str | os.PathLike[str], settings: Settings, database: Path | None) -> SessionRef:
+    """The session that a path, an id or a prefix names. The database is asked only for what the disk does not know.
+
+    Raises UsageError for an unsafe or ambiguous id, NothingToRender when nothing matches.
+    """
+    path = Path(source)
+    if not isinstance(source, str) or path.exists() or path.suffix == ".jsonl" or path.name != source:
+        return ref_of_file(path)
+    try:
+        return locate_session(settings, source)
+    except NothingToRender:
+        if database is None:
+            raise
+    stored, problem = read_stored_sessions(database)
+    try:
+        return locate_session(settings, source, [row["session_id"] for row in stored])
+    except NothingToRender as error:
+        raise NothingToRender(f"{error}" + (f" ({problem})" if problem else ""), hint=error.hint) from None
 
 
 def _of_session(frame: pl.DataFrame, session_id: str) -> pl.DataFrame:
@@ -190,7 +218,8 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
         mode=mode,
         facts=_facts(session, memory, settings, mode, tally, told, problem),
     )
-    users = messages.filter(pl.col("speaker") == "user")
+    rewound = numbered.filter(pl.col("branch") != 0).get_column("message").unique()
+    users = messages.filter((pl.col("speaker") == "user") & ~pl.col("message").is_in(rewound.implode()))
     text = "".join(render_bottle(header, timeline, _original_request(users), settings.zone))
     return Bottle(
         session_id=session.ref.bottle_id,
@@ -333,8 +362,9 @@ def _facts(
 
 def _genuine(users: pl.DataFrame) -> pl.DataFrame:
     """User messages that ask for something in words that may be shown."""
-    is_other = pl.col("kind").is_in([LOCAL_COMMAND, BASH, PRIVATE_KIND]) | pl.col("public_text").is_in(["[image]"])
-    return users.filter(~is_other)
+    is_other = pl.col("kind").is_in([LOCAL_COMMAND, BASH, PRIVATE_KIND])
+    has_words = pl.col("public_text").str.replace_all(r"\[(?:image|document)\]", "").str.strip_chars() != ""
+    return users.filter(~is_other & has_words)
 
 
 def _original_request(users: pl.DataFrame) -> str:

@@ -116,7 +116,6 @@ class Skipped(NamedTuple):
 
     line: int
     reason: str
-    detail: str = ""
 
 
 REASON_TORN = "torn line"
@@ -322,7 +321,7 @@ def _skip_blank(text: str, position: int) -> int:
 def _entry_from_value(value: object, number: int) -> Iterator[Entry | Skipped]:
     """Yield an Entry from a decoded JSON value, dropping single fields that have a wrong type."""
     if not isinstance(value, dict):
-        yield Skipped(number, REASON_NOT_OBJECT, type(value).__name__)
+        yield Skipped(number, REASON_NOT_OBJECT)
         return
     try:
         line = _as_line(value)
@@ -334,7 +333,7 @@ def _entry_from_value(value: object, number: int) -> Iterator[Entry | Skipped]:
     except (msgspec.MsgspecError, RecursionError):
         fitting, mistyped = _fit(value, Entry)
         if mistyped & {"message", "content", "attachment"}:
-            yield Skipped(number, REASON_MISTYPED, ", ".join(sorted(mistyped)))
+            yield Skipped(number, REASON_MISTYPED)
         try:
             yield _read_clean(_as_line(fitting), number)
         except (msgspec.MsgspecError, RecursionError, ValueError):
@@ -402,7 +401,7 @@ def _read_documents(file: BinaryIO, size: int, progress: Callable[[int], None] |
                     continue
             elif depth == is_array:
                 number += 1
-                yield Skipped(number, REASON_NOT_OBJECT, type(value).__name__)
+                yield Skipped(number, REASON_NOT_OBJECT)
                 continue
             if builder is not None:
                 builder.event(event, value)

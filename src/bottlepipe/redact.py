@@ -5,6 +5,7 @@ Tags are stripped once per message, on the joined text of its blocks, before any
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from typing import Any
@@ -19,7 +20,20 @@ from bottlepipe.tags import Stripped, strip_tags
 PRIVATE = "[private]"
 PRIVATE_KIND = "private"
 _UNPRINTABLE = re.compile("[\x00\ud800-\udfff]")
+_ESCAPE = re.compile(r'\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt])')
 _SUMMARY_FIELDS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
+
+
+def join_blocks(numbered: pl.DataFrame) -> pl.DataFrame:
+    """One row per message of one session: session_id, turn, message, speaker, kind, message_id, branch, text, at_ms.
+
+    The text is raw: its blocks, joined with a blank line.
+    """
+    return numbered.group_by("message", maintain_order=True).agg(
+        pl.col("session_id", "turn", "speaker", "kind", "message_id", "branch").first(),
+        pl.col("text").str.join("\n\n"),
+        pl.col("at_ms").drop_nulls().first(),
+    )
 
 
 def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:
@@ -28,15 +42,11 @@ def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFr
     A wholly private user message leaves `[private]` (of kind "private"), a wholly private answer nothing. What was
     removed is added to `left_out`: "private spans" and "injected texts".
     """
-    grouped = numbered.group_by("message", maintain_order=True).agg(
-        pl.col("session_id", "turn", "speaker", "kind").first(),
-        pl.col("text"),
-        pl.col("at_ms").drop_nulls().first(),
-    )
+    joined = _rejoin_split_spans(join_blocks(numbered))
     kinds: list[str] = []
     texts: list[str] = []
-    for speaker, kind, parts in grouped.select("speaker", "kind", "text").iter_rows():
-        stripped = strip_tags("\n\n".join(parts), keep_code=speaker == "assistant", is_stored=kind == STORED)
+    for speaker, kind, text in joined.select("speaker", "kind", "text").iter_rows():
+        stripped = _strip_message(speaker, kind, text)
         _count(stripped, left_out)
         text = public(stripped.text)
         if speaker == "notice":
@@ -46,12 +56,38 @@ def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFr
             text, kind = (PRIVATE, PRIVATE_KIND) if is_private_prompt else ("", kind)
         texts.append(text)
         kinds.append(kind)
-    rows = grouped.with_columns(
+    rows = joined.with_columns(
         public_text=pl.Series(texts, dtype=pl.String),
         kind=pl.Series(kinds, dtype=pl.String),
         ref=pl.lit(None, pl.Int64),
     )
     return conform(rows.filter(pl.col("public_text") != ""), PUBLIC)
+
+
+def _strip_message(speaker: str, kind: str, text: str) -> Stripped:
+    return strip_tags(text, keep_code=speaker == "assistant", is_stored=kind == STORED)
+
+
+def _rejoin_split_spans(joined: pl.DataFrame) -> pl.DataFrame:
+    """Put a message back together that something else interrupts, if a span runs across the gap.
+
+    Its parts stand apart in the file; a span that opens in one and closes in the next would otherwise show its end.
+    """
+    identity = ("speaker", "message_id")
+    split = joined.filter(pl.len().over(identity) > 1)
+    if split.is_empty():
+        return joined
+    replaced: dict[int, str] = {}
+    for parts in split.partition_by(identity, maintain_order=True):
+        speaker, kind = parts.select("speaker", "kind").row(0)
+        texts = parts.get_column("text").to_list()
+        whole = "\n\n".join(texts)
+        apart = "\n\n".join(_strip_message(speaker, kind, text).text for text in texts)
+        if _strip_message(speaker, kind, whole).text != apart:
+            first, *others = parts.get_column("message").to_list()
+            replaced |= {first: whole, **dict.fromkeys(others, "")}
+    text = pl.col("message").replace_strict(replaced, default=pl.col("text"), return_dtype=pl.String)
+    return joined.with_columns(text=text) if replaced else joined
 
 
 def redact_observations(observations: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:
@@ -92,8 +128,29 @@ def redact_summaries(summaries: pl.DataFrame, left_out: Counter[str]) -> pl.Data
 
 
 def redact_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Every text of one database row, fit for the screen."""
-    return {name: public(strip_tags(value).text) if isinstance(value, str) else value for name, value in record.items()}
+    """Every text of one database row, fit for the screen. JSON lists and objects are decoded, then redacted inside."""
+    return {name: _redact_value(_decoded(value)) for name, value in record.items()}
+
+
+def _decoded(value: Any) -> Any:
+    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        # Malformed, but still readable: a tag may hide behind JSON's escapes.
+        plain = _ESCAPE.sub(lambda match: json.loads(f'"{match.group()}"'), value)
+        return plain if strip_tags(plain).private_spans else value
+
+
+def _redact_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return public(strip_tags(value).text)
+    if isinstance(value, list):
+        return [_redact_value(item) for item in value]
+    if isinstance(value, dict):
+        return {_redact_value(key): _redact_value(item) for key, item in value.items()}
+    return value
 
 
 def public(text: str) -> str:

@@ -50,23 +50,22 @@ class Settings:
     def is_excluded(self, *names: str | None) -> bool:
         """True when one of a session's folders or project names matches CLAUDE_MEM_EXCLUDED_PROJECTS.
 
-        A pattern is a glob for the whole path or for the base name of it or of any folder above.
+        A pattern is a glob for a whole path, for a folder above it, or for the base name of either. Of a lost
+        transcript only the base name of the project is known: there a pattern's own base name decides, in doubt against
+        the session.
         """
-        for pattern in self.excluded_projects:
-            whole = _expand(pattern, self.home).rstrip("/") or "/"
-            for name in filter(None, names):
-                parts = [name.rstrip("/"), *(str(parent) for parent in Path(name).parents)]
-                if any(
-                    _matches(part, whole) or _matches(Path(part).name, pattern)
-                    for part in parts
-                    if part not in ("", ".", "/")
-                ):
+        patterns = [_expand(pattern, self.home).removesuffix("/**").rstrip("/") for pattern in self.excluded_projects]
+        for name in filter(None, names):
+            path = Path(name.rstrip("/") or "/")
+            folders = [str(one) for one in (path, *path.parents)]
+            for pattern in patterns:
+                if any(fnmatch.fnmatchcase(one, pattern) for one in folders):
+                    return True
+                if any(fnmatch.fnmatchcase(Path(one).name, pattern) for one in folders if Path(one).name):
+                    return True
+                if "/" not in name and fnmatch.fnmatchcase(name, Path(pattern).name):
                     return True
         return False
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, pattern.removesuffix("/**"))
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -125,6 +124,8 @@ def _read_stored(path: Path) -> tuple[dict[str, str], str]:
 
 def _source_date(text: str | None) -> int | None:
     try:
-        return int(text) * 1000 if text else None
-    except ValueError:
+        moment = int(text or "") * 1000
+        datetime.fromtimestamp(moment / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
         return None
+    return moment

@@ -70,6 +70,17 @@ def strip_tags(text: str, *, keep_code: bool = False, is_stored: bool = False) -
     return Stripped(result.text, private + result.private_spans, host + result.host_spans)
 
 
+def open_strict_tags(text: str) -> str:
+    """The strict tags that are still open at the end of a text, as bare tags. Whoever cuts the text off there must
+    keep them, or the end of a span would lose its beginning.
+    """
+    if not _HEAD.search(text):
+        return ""
+    output = _Output(text)
+    _scan(text, (), output=output)
+    return "".join(f"<{name}>" * sum(n for _, n in output.opens[name]) for name in sorted(STRICT_NAMES))
+
+
 class _Output:
     """What is kept so far, as ranges of the source text, with the open tags as positions in the output.
 
@@ -143,8 +154,10 @@ def _add_run(runs: list[tuple[int, int]], position: int, count: int) -> None:
     runs.append((position, count))
 
 
-def _scan(text: str, code: Sequence[tuple[int, int]], *, is_stored: bool = False) -> Stripped:
-    output = _Output(text)
+def _scan(
+    text: str, code: Sequence[tuple[int, int]], *, is_stored: bool = False, output: _Output | None = None
+) -> Stripped:
+    output = output or _Output(text)
     private_spans = host_spans = 0
     code_index = position = 0
     is_gap = False

@@ -23,9 +23,14 @@ ARCHIVE = "archive"
 _LOCK_WAIT_S = 10.0
 _HEADER_LIMIT = 64 * 1024
 
+# What became of a bottle, and the words for what did not become one.
 WRITTEN = "written"
-KEPT_FULL = "kept: the full bottle that is there has more than a reconstruction"
-KEPT_NEWER = "kept: the bottle that is there was rendered from a later state of the transcript"
+KEPT_FULL = "kept_full"
+KEPT_NEWER = "kept_newer"
+REASONS = {
+    KEPT_FULL: "kept: the full bottle that is there has more than a reconstruction",
+    KEPT_NEWER: "kept: the bottle that is there was rendered from a later state of the transcript",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a bottle: `outcome` is WRITTEN or a KEPT_* sentence; `archived` is where the old one went."""
+    """What became of a bottle: `outcome` is WRITTEN, KEPT_FULL or KEPT_NEWER; `archived` is where the old one went."""
 
     path: Path
     outcome: str
@@ -140,8 +145,14 @@ def _is_overtaken(old: Standing, new: Standing, transcript: Path | None) -> bool
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder (and what is missing above it) that only this user can enter, under any umask."""
-    if not folder.is_dir():
+    """Make a folder (and what is missing above it) that only this user can enter, under any umask.
+
+    One that is there already is closed to others, if it is this user's.
+    """
+    if folder.is_dir():
+        if os.name != "nt" and (about := folder.stat()).st_mode & 0o077 and about.st_uid == os.geteuid():
+            folder.chmod(0o700)
+    else:
         if not folder.parent.is_dir():
             _make_private(folder.parent)
         with contextlib.suppress(FileExistsError):
