@@ -143,13 +143,13 @@ def test_the_demo_speaks_to_machines(tmp_path: Path) -> None:
     facts = json.loads(done.stdout)
     numbers = [facts[name] for name in ("mode", "user_turns", "assistant_messages", "observations")]
     left_out = {
-        "rewound branches": 1,
-        "messages on rewound branches": 3,
-        "observations on rewound branches": 1,
-        "unfinished last lines": 1,
-        "compaction summaries": 1,
-        "injected texts": 5,
-        "private spans": 3,
+        "rewound_branches": 1,
+        "messages_on_rewound_branches": 3,
+        "observations_on_rewound_branches": 1,
+        "unfinished_last_lines": 1,
+        "compaction_summaries": 1,
+        "injected_texts": 5,
+        "private_spans": 3,
     }
 
     assert 0 == done.returncode

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bottlepipe.frames import TIMELINE, frame
-from bottlepipe.layout import CONTINUES, Header, escape, local_time, render_bottle
+from bottlepipe.header import Header
+from bottlepipe.layout import CONTINUES, escape, local_time, render_bottle
 
 _quick = settings(deadline=None, max_examples=100)
 NOON = 1_788_264_000_000  # 2026-09-01 12:00 UTC

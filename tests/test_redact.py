@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bottlepipe.envelopes import PRIVATE_KIND
 from bottlepipe.frames import NUMBERED, OBSERVATIONS, SUMMARIES, frame
 from bottlepipe.redact import (
-    PRIVATE_KIND,
     public,
     redact_messages,
     redact_observations,

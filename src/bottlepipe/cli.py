@@ -338,7 +338,7 @@ def _store(bottle: Bottle, settings: Settings, output: str | None, ref: SessionR
 
 def _summary(bottle: Bottle, seconds: float) -> str:
     """`10.1 MB -> 201 kB in 0.09 s, full, 76 prompts, …`, with everything that was left out."""
-    from bottlepipe.pipeline import count_of, describe_left_out
+    from bottlepipe.header import count_of, describe_left_out
     from bottlepipe.write import REASONS
 
     parts = [

@@ -28,6 +28,7 @@ COMPACTED = "compacted"
 API_ERROR = "api_error"
 COMPACT_SUMMARY = "compact_summary"
 STORED = "stored"  # a prompt from claude-mem's database
+PRIVATE_KIND = "private"  # a wholly private prompt, of which nothing is shown
 NOTE = "note"  # bottlepipe's own word on what follows
 
 # Envelopes whose whole text the host wrote.

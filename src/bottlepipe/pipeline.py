@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -15,42 +14,20 @@ import polars as pl
 from bottlepipe.bottle import Bottle
 from bottlepipe.branch import announce_branches, find_branches, mark_branches
 from bottlepipe.classify import Classified, classify_entries
-from bottlepipe.clauses import one_line
-from bottlepipe.envelopes import BASH, COMPACT_SUMMARY, LOCAL_COMMAND
+from bottlepipe.envelopes import COMPACT_SUMMARY
 from bottlepipe.errors import BottlepipeError, ExcludedProject, NothingToRender
 from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_CALLS, TOOL_USES, empty
+from bottlepipe.header import MODE_FULL, MODE_RECONSTRUCTED, Header, describe_contents, describe_left_out, tell_left_out
 from bottlepipe.join import join_timeline
-from bottlepipe.layout import MODE_FULL, MODE_RECONSTRUCTED, Header, render_bottle
+from bottlepipe.layout import render_bottle
 from bottlepipe.locate import SessionRef, is_safe_id, locate_session, ref_of_file
 from bottlepipe.memory import Memory, read_memory, read_stored_sessions
 from bottlepipe.number import align_prompts, insert_stored, number_messages, place_rows
 from bottlepipe.read import Entry, Skipped, open_transcript, read_entries
 from bottlepipe.reconstruct import assign_turns, reconstruct_messages
-from bottlepipe.redact import PRIVATE_KIND, redact_messages, redact_observations, redact_summaries
+from bottlepipe.redact import public_next_steps, redact_messages, redact_observations, redact_summaries
 from bottlepipe.settings import Settings
-
-TASK_LENGTH = 300
-_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
-_LEFT_OUT, _SKIPPED, _REMOVED = "left out", "skipped", "removed"
-# Everything that may not be in a bottle: plural, singular and what was done with it, in the order in which it is told.
-_ABSENT = {
-    "rewound branches": ("rewound branch", _LEFT_OUT),
-    "messages on rewound branches": ("message on a rewound branch", _LEFT_OUT),
-    "observations on rewound branches": ("observation on a rewound branch", _LEFT_OUT),
-    "torn lines": ("torn line", _SKIPPED),
-    "unfinished last lines": ("unfinished last line", _SKIPPED),
-    "lines that are no record": ("line that is no record", _SKIPPED),
-    "lines nested too deeply": ("line nested too deeply", _SKIPPED),
-    "records with a mistyped field": ("record with a mistyped field", _SKIPPED),
-    "unreadable ends of the file": ("unreadable end of the file", _SKIPPED),
-    "ends lost while the file shrank": ("end lost while the file shrank", _SKIPPED),
-    "repeated entries": ("repeated entry", _SKIPPED),
-    "compaction summaries": ("compaction summary", _LEFT_OUT),
-    "subagent entries": ("subagent entry", _LEFT_OUT),
-    "synthetic answers": ("synthetic answer", _LEFT_OUT),
-    "injected texts": ("injected text", _LEFT_OUT),
-    "private spans": ("private span", _REMOVED),
-}
+from bottlepipe.task import current_task, ends_mid_turn, original_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +177,17 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
 
     messages = redact_messages(numbered.filter(pl.col("kind") != COMPACT_SUMMARY), left_out)
     public_observations = redact_observations(observations, left_out)
-    placed = place_rows(summaries, "summary_id", numbered, empty(TOOL_CALLS), empty(TOOL_USES), prompts)
-    public_summaries = redact_summaries(placed, Counter() if mode == MODE_FULL else left_out)
-    shown = public_summaries if mode == MODE_RECONSTRUCTED else public_summaries.clear()
-    timeline = join_timeline(messages, public_observations, shown)
+    # In a full bottle the conversation itself is there; a summary is the observer's words.
+    shown = summaries if mode == MODE_RECONSTRUCTED else summaries.clear()
+    placed = place_rows(shown, "summary_id", numbered, tool_calls, empty(TOOL_USES), prompts)
+    timeline = join_timeline(messages, public_observations, redact_summaries(placed, left_out))
 
     counts = timeline.get_column("speaker").value_counts()
     tally = Counter(dict(counts.iter_rows()))
     problem = _observation_problem(memory, settings, options, session, tally["observation"])
-    told = _told(left_out, classified)
+    if classified is not None:
+        left_out.update(classified.left_out + classified.skipped)
+    told = tell_left_out(left_out)
     started = classified.started_ms if classified else None
     header = Header(
         session_id=session.ref.bottle_id,
@@ -220,7 +199,7 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
     )
     rewound = numbered.filter(pl.col("branch") != 0).get_column("message").unique()
     users = messages.filter((pl.col("speaker") == "user") & ~pl.col("message").is_in(rewound.implode()))
-    text = "".join(render_bottle(header, timeline, _original_request(users), settings.zone))
+    text = "".join(render_bottle(header, timeline, original_request(users), settings.zone))
     return Bottle(
         session_id=session.ref.bottle_id,
         mode=mode,
@@ -233,8 +212,8 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
         left_out=told,
         notes=tuple(memory.notes),
         problem=problem,
-        current_task=_current_task(users, public_summaries),
-        ends_mid_turn=mode == MODE_FULL and _ends_mid_turn(numbered, tool_calls),
+        current_task=current_task(users, public_next_steps(summaries)),
+        ends_mid_turn=mode == MODE_FULL and ends_mid_turn(numbered, tool_calls),
     )
 
 
@@ -308,31 +287,6 @@ def _observation_problem(memory: Memory, settings: Settings, options: Options, s
     return "claude-mem has stored none for this session"
 
 
-def _told(left_out: Counter[str], classified: Classified | None) -> dict[str, int]:
-    """What is left out, under plural names, in a fixed order."""
-    counts = Counter(left_out)
-    if classified is not None:
-        counts.update(classified.left_out)
-        plurals = {singular: plural for plural, (singular, _) in _ABSENT.items()}
-        for reason, count in classified.skipped.items():
-            counts[plurals.get(reason, reason)] += count
-    return {name: counts[name] for name in (*_ABSENT, *sorted(counts.keys() - _ABSENT.keys())) if counts[name]}
-
-
-def describe_left_out(left_out: Mapping[str, int], *, with_verb: bool = False) -> list[str]:
-    """`2 rewound branches`, `1 torn line`: one phrase for each thing; with its verb `1 torn line skipped`."""
-    phrases = []
-    for plural, count in left_out.items():
-        singular, verb = _ABSENT.get(plural, (plural, _LEFT_OUT))
-        phrases.append(f"{count:,} {singular if count == 1 else plural}" + (f" {verb}" if with_verb else ""))
-    return phrases
-
-
-def count_of(count: int, singular: str) -> str:
-    """`1 user turn`, `2 user turns`."""
-    return f"{count:,} {singular}{'' if count == 1 else 's'}"
-
-
 def _facts(
     session: _Session,
     memory: Memory,
@@ -342,8 +296,7 @@ def _facts(
     told: dict[str, int],
     problem: str,
 ) -> list[tuple[str, str]]:
-    parts = (("user", "user turn"), ("assistant", "assistant message"), ("observation", "observation"))
-    facts = [("contents", ", ".join(count_of(tally[speaker], word) for speaker, word in parts))]
+    facts = [("contents", describe_contents(tally))]
     if mode == MODE_FULL:
         facts.append(("source", f"{session.source_bytes} bytes of transcript"))
     if told:
@@ -358,42 +311,3 @@ def _facts(
     if settings.problem:
         facts.append(("settings", settings.problem))
     return facts
-
-
-def _genuine(users: pl.DataFrame) -> pl.DataFrame:
-    """User messages that ask for something in words that may be shown."""
-    is_other = pl.col("kind").is_in([LOCAL_COMMAND, BASH, PRIVATE_KIND])
-    has_words = pl.col("public_text").str.replace_all(r"\[(?:image|document)\]", "").str.strip_chars() != ""
-    return users.filter(~is_other & has_words)
-
-
-def _original_request(users: pl.DataFrame) -> str:
-    genuine = _genuine(users)
-    return str(genuine.get_column("public_text")[0]) if genuine.height else ""
-
-
-def _current_task(users: pl.DataFrame, public_summaries: pl.DataFrame) -> str:
-    """The newer of the last user prompt and the last summary's next steps, as one line without astral characters."""
-    task, task_ms = "", None
-    prompts = _genuine(users)
-    if prompts.height:
-        task, task_ms = prompts.select("public_text", "at_ms").row(-1)
-    for text, at_ms in public_summaries.sort("at_ms", "ref").select("public_text", "at_ms").iter_rows():
-        if task_ms is not None and (at_ms is None or at_ms < task_ms):
-            continue
-        for name in ("next steps", "request"):
-            if steps := re.search(rf"^{name}: (.*(?:\n  .*)*)", text, re.MULTILINE):
-                task = steps.group(1)
-                break
-    return one_line(_ASTRAL.sub("", task), TASK_LENGTH)
-
-
-def _ends_mid_turn(numbered: pl.DataFrame, tool_calls: pl.DataFrame) -> bool:
-    """True when the last standing prompt, local commands aside, has no assistant text after its last tool call."""
-    prompts = numbered.filter((pl.col("speaker") == "user") & ~pl.col("kind").is_in([LOCAL_COMMAND, BASH]))
-    if prompts.is_empty():
-        return False
-    asked = prompts.get_column("seq")[-1]
-    calls = tool_calls.filter((pl.col("branch") == 0) & (pl.col("seq") >= asked)).get_column("seq").max()
-    since = asked if calls is None else calls
-    return numbered.filter((pl.col("speaker") == "assistant") & (pl.col("seq") > since)).is_empty()

@@ -13,12 +13,11 @@ from typing import Any
 import polars as pl
 
 from bottlepipe.clauses import observation_line, one_line
-from bottlepipe.envelopes import STORED
+from bottlepipe.envelopes import PRIVATE_KIND, STORED
 from bottlepipe.frames import PUBLIC, conform
 from bottlepipe.tags import Stripped, strip_tags
 
 PRIVATE = "[private]"
-PRIVATE_KIND = "private"
 _UNPRINTABLE = re.compile("[\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r'\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt])')
 _SUMMARY_FIELDS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
@@ -127,6 +126,13 @@ def redact_summaries(summaries: pl.DataFrame, left_out: Counter[str]) -> pl.Data
     return conform(rows.filter(pl.col("public_text") != ""), PUBLIC)
 
 
+def public_next_steps(summaries: pl.DataFrame) -> list[tuple[int | None, str]]:
+    """(at_ms, next steps or else request) of SUMMARIES that have one, oldest first."""
+    ordered = summaries.sort("at_ms", "summary_id").select("at_ms", "next_steps", "request")
+    found = ((at_ms, (_strip(steps) or _strip(request)).strip()) for at_ms, steps, request in ordered.iter_rows())
+    return [(at_ms, text) for at_ms, text in found if text]
+
+
 def redact_record(record: dict[str, Any]) -> dict[str, Any]:
     """Every text of one database row, fit for the screen. JSON lists and objects are decoded, then redacted inside."""
     return {name: _redact_value(_decoded(value)) for name, value in record.items()}
@@ -158,11 +164,12 @@ def public(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-def _strip(text: str | None, left_out: Counter[str]) -> str:
+def _strip(text: str | None, left_out: Counter[str] | None = None) -> str:
     if not text:
         return ""
     stripped = strip_tags(text)
-    _count(stripped, left_out)
+    if left_out is not None:
+        _count(stripped, left_out)
     return public(stripped.text)
 
 
