@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb_extension_sqlite_scanner
 import pytest
 
 from bottlepipe.memory import Memory, read_memory, read_observation, read_stored_sessions
@@ -595,9 +596,15 @@ def with_damaged_pages(wal: bytes) -> bytes:
 
 
 def read_as_nobody(readable: Path, database: Path, scratch: Path) -> tuple[str, list[str], list[str]]:
+    # Nobody may not be able to enter the folder that the extension is installed in: a copy lies where anybody can.
+    packages = scratch.parent / "packages"
+    if not packages.exists():
+        (installed,) = duckdb_extension_sqlite_scanner.__path__
+        shutil.copytree(installed, packages / "duckdb_extension_sqlite_scanner", copy_function=shutil.copyfile)
+        packages.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-c", _READ_AS_NOBODY, readable, database, str(NOBODY)],
-        env={**os.environ, "TMPDIR": str(scratch)},
+        env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": str(packages)},
         capture_output=True,
         text=True,
         check=True,
