@@ -255,6 +255,16 @@ def test_a_reader_that_goes_away_is_no_error(project: Path) -> None:
     assert "Broken pipe" not in result.stderr
 
 
+def test_a_closed_standard_output_is_one_clear_error(project: Path) -> None:
+    """Whoever closes it is told, and by no traceback."""
+    command = f"{sys.executable} -m bottlepipe render {SESSION} -o - --no-db >&-"
+
+    result = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+
+    assert result.returncode == 1
+    assert result.stderr.startswith("bottlepipe: standard output: it is closed\nhint: ")
+
+
 def test_control_characters_are_shown_and_not_obeyed_on_a_terminal(project: Path) -> None:
     """A pipe gets the exact bytes, a terminal what is harmless."""
     project.write_bytes(transcript([("user", "red \x1b[31m alarm \x07 \u202e turned")]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -58,7 +59,8 @@ def run(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="bottlepipe", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         if result == 130:
             # typer turns Ctrl-C into this exit code without a word.
             raise KeyboardInterrupt
@@ -441,6 +443,8 @@ def _readable(value: object) -> str:
 
 def _print_data(text: str) -> None:
     """Write data to stdout: byte for byte, but with control characters made harmless on a terminal."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed", "standard output")
     if sys.stdout.isatty():
         text = harmless(text)
     sys.stdout.flush()
