@@ -58,7 +58,7 @@ def test_a_broken_settings_file_is_named_and_not_fatal(tmp_path: Path, content: 
         ("secret", "/home/ada/secret", True),
         ("secret", "/home/ada/secret/src", True),
         ("secret", "secret", True),
-        ("client-*", "/work/client-acme", True),
+        ("client-*", "/srv/client-acme", True),
         ("~/clients/**", "{home}/clients/acme", True),
         ("~/clients/*", "{home}/clients/acme", True),
         ("*/clients/*", "/srv/clients/acme", True),
