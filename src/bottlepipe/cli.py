@@ -69,10 +69,6 @@ def run(arguments: list[str]) -> int:
         return _fail(error, str(error), error.hint, error.exit_code, debug=debug)
     except (KeyboardInterrupt, typer.Abort) as error:
         return _fail(error, "interrupted", "", 130, debug=debug)
-    except BrokenPipeError:
-        # The reader of our output has gone: nothing left to say, and nothing to complain about at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
     except OSError as error:
         return _fail(
             error,
@@ -447,10 +443,15 @@ def _print_data(text: str) -> None:
         raise OSError(errno.EBADF, "it is closed", "standard output")
     if sys.stdout.isatty():
         text = harmless(text)
-    sys.stdout.flush()
-    # A path may hold bytes that are no UTF-8; they go out as they came in.
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.flush()
+        # A path may hold bytes that are no UTF-8; they go out as they came in.
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The reader has gone: nothing left to say, and nothing to complain about at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None
 
 
 def _print_json(value: object) -> None:
