@@ -214,6 +214,16 @@ def test_list_shows_sessions_newest_first_with_their_bottles(
     assert "1 more" in run_cli("list", "--limit", "1").stderr
 
 
+def test_list_shows_what_only_an_old_database_without_prompts_knows(run_cli: Run, make_database: Any) -> None:
+    """Where no prompt was ever stored, sessions still have observations to show; elsewhere rows without one are not listed."""
+    sql = SCHEMA + session_sql(SESSION, 1) + session_sql(OTHER, 2)
+    some = make_database(sql + "DELETE FROM user_prompts WHERE id = 1;")
+    none = make_database(sql + "DROP TABLE user_prompts;", some.with_name("old.db"))
+
+    assert [OTHER] == [row["session_id"] for row in json.loads(run_cli("list", "--json", "--db", some).stdout)]
+    assert {SESSION, OTHER} == {row["session_id"] for row in json.loads(run_cli("list", "--json", "--db", none).stdout)}
+
+
 def test_show_gives_the_whole_observation_without_private_spans(run_cli: Run, make_database: Any) -> None:
     """The number is that of a bottle line; private spans stay hidden."""
     hidden = "UPDATE observations SET narrative = 'kept <private>CANARY</private> text', text = '[1' WHERE id = 1;"

@@ -194,10 +194,14 @@ def _sessions(settings: Settings, database: Path) -> tuple[list[dict[str, Any]],
         state = "none" if standing is None else "stale" if standing.source_bytes != found.bytes else "current"
         project = projects.get(found.session_id) or found.folder
         rows.setdefault(found.session_id, _row(found.session_id, project, found.changed_ms, found.bytes, state))
+    # The oldest databases store no prompts at all; there every row is a session.
+    counts_prompts = any(row["prompts"] for row in stored)
     for row in stored:
         # Rows that the observer or a repair made for itself have no prompts and nothing to show.
         session_id = row["session_id"]
-        is_shown = row["prompts"] and row["project"] != "observer-sessions" and is_safe_id(session_id)
+        is_shown = (
+            (row["prompts"] or not counts_prompts) and row["project"] != "observer-sessions" and is_safe_id(session_id)
+        )
         if session_id in rows or not is_shown:
             continue
         standing = read_standing(settings.bottles_dir / f"{session_id}.md")
