@@ -116,7 +116,7 @@ def test_a_bottle_with_more_turns_is_archived_first(run_cli: Run, project: Path)
         (["render", "--nonsense"], 2, "No such option"),
         (["render", "ffffffff"], 3, "no transcript, and nothing stored for it"),
         (["render", "no/such/file.jsonl"], 3, "no such file"),
-        (["render", ".."], 1, "is a folder"),
+        (["render", ".."], 2, "is not a session id"),
         (["render", "-", "--no-db"], 2, "is not a session id"),
         (["render", "a\x1b[31mb"], 2, "is not a session id"),
         (["render", "x.jsonl", "-o", "-", "--json"], 2, "both want stdout"),
@@ -125,6 +125,7 @@ def test_a_bottle_with_more_turns_is_archived_first(run_cli: Run, project: Path)
         (["list"], 3, "no session below"),
         (["show", "abc"], 2, "is not an observation id"),
         (["show", "1"], 1, "claude-mem has no database here"),
+        (["render", ""], 2, "is not a session id"),
     ],
 )
 def test_every_error_is_one_line_with_a_reason_and_a_hint(

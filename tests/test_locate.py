@@ -54,8 +54,11 @@ def test_a_short_prefix_and_an_ambiguous_one_are_refused_with_reasons(settings: 
     put(settings, "-p", ONE)
     put(settings, "-p", TWO)
 
-    with pytest.raises(NothingToRender, match="6 characters"):
+    with pytest.raises(UsageError, match=f"{ONE}, {TWO}"):
         locate_session(settings, ONE[:5])
+    put(settings, "-p", THREE)
+    with pytest.raises(UsageError, match=f"6 characters: {THREE}"):
+        locate_session(settings, THREE[:5])
     with pytest.raises(UsageError, match=f"{ONE}, {TWO}"):
         locate_session(settings, ONE[:8])
 

@@ -29,8 +29,11 @@ class Branches:
 def find_branches(tree: pl.DataFrame) -> Branches:
     """Judge the TREE rows of one session."""
     rows = tree.select("uuid_hash", "parent_hash", "is_sidechain", "is_meta", "is_prompt").with_row_index("row")
-    first = rows.unique("uuid_hash", keep="first", maintain_order=True)
-    repeated = frozenset(rows.join(first, on="row", how="anti").get_column("row").to_list())
+    # A sidechain entry that shares a uuid takes nothing from the conversation.
+    main = rows.filter(~pl.col("is_sidechain"))
+    first_main = main.unique("uuid_hash", keep="first", maintain_order=True)
+    repeated = frozenset(main.join(first_main, on="row", how="anti").get_column("row").to_list())
+    first = pl.concat([first_main, rows.filter("is_sidechain")]).unique("uuid_hash", keep="first", maintain_order=True)
     resolved = rows.join(
         first.select(pl.col("uuid_hash").alias("parent_hash"), pl.col("row").alias("parent")),
         on="parent_hash",
@@ -107,7 +110,13 @@ def mark_branches(rows: pl.DataFrame, branches: Branches) -> pl.DataFrame:
     """
     number = pl.col("entry").replace_strict(branches.abandoned, default=0, return_dtype=pl.Int64)
     kept = rows.filter(~pl.col("entry").is_in(list(branches.repeated))) if branches.repeated else rows
-    return kept.with_columns(branch=number if branches.abandoned else pl.lit(0, pl.Int64))
+    if not branches.abandoned:
+        return kept.with_columns(branch=pl.lit(0, pl.Int64))
+    # What hangs on no entry (a queued text) belongs to the branch that it stands in the middle of.
+    is_loose = pl.col("entry") < 0
+    around = pl.when(is_loose).then(None).otherwise(number)
+    before, after = around.forward_fill().fill_null(0), around.backward_fill().fill_null(0)
+    return kept.with_columns(branch=pl.when(~is_loose).then(number).when(before == after).then(before).otherwise(0))
 
 
 def announce_branches(messages: pl.DataFrame) -> pl.DataFrame:

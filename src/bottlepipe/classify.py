@@ -66,7 +66,6 @@ _ANSWERS = re.compile(
     re.DOTALL,
 )
 _APPROVED = b"User has approved your plan"
-_APPROVED_PLAN = re.compile(r"## Approved Plan[^\n]*:\n(.*)\Z", re.DOTALL)
 _MARKS = (_REJECTED, *_ANSWERED, _APPROVED)
 # The tools whose results may speak for the user. What another tool returns can look the same: it is a file's text.
 _ASKING_TOOL = "AskUserQuestion"
@@ -74,6 +73,7 @@ _PLANNING_TOOL = "ExitPlanMode"
 
 _MEDIA = ("[image]", "[document]")
 _NEAR_MS = 60_000
+_SOON_MS = 600_000
 _SURE = 20  # so many characters do not stand in another prompt by chance
 
 
@@ -158,7 +158,7 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
             continue
         first_row = len(state.messages)
         _judge(state, entry)
-        if entry.uuid is not None and any(row[3] == PROMPT for row in state.messages[first_row:]):
+        if entry.uuid and any(row[3] == PROMPT for row in state.messages[first_row:]):
             state.tree[-1] = (*state.tree[-1][:-1], True)
     _settle_queue(state)
     state.messages.sort(key=lambda row: row[1])
@@ -176,7 +176,7 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
 
 
 def _grow_tree(state: _State, entry: Entry, is_sidechain: bool) -> None:
-    if entry.uuid is None:
+    if not entry.uuid:
         state.entry = -1
         return
     parent = entry.parent_uuid
@@ -343,8 +343,8 @@ def _judge_result(state: _State, entry: Entry, block: Block, at_ms: int | None) 
         if words := _answers(entry, answers.group(1)).strip("\n"):
             state.say("user", ANSWER, words, at_ms, message_id)
     elif tool in (_PLANNING_TOOL, None) and text.startswith(_APPROVED.decode()):
-        plan = _APPROVED_PLAN.search(text)
-        about = plan.group(1) if plan else _result_field(entry, "plan")
+        _, heading, rest = text.partition("## Approved Plan")
+        about = rest.partition("\n")[2] if heading else _result_field(entry, "plan")
         said = f"\n\n{about}" if isinstance(about, str) and about.strip() else ""
         state.say("user", PLAN, f"[approved plan]{said}", at_ms, message_id)
 
@@ -489,7 +489,9 @@ def _settle_queue(state: _State) -> None:
         first = bisect_left(equal, start)
         for position, index in enumerate(equal[first : first + 16], first):
             said_ms = spoken[index][1]
-            if index < end or (at_ms is not None and said_ms is not None and abs(said_ms - at_ms) <= _NEAR_MS):
+            gap = abs(said_ms - at_ms) if at_ms is not None and said_ms is not None else None
+            # The same word typed again much later is another one.
+            if (index < end and (gap is None or gap <= _SOON_MS)) or (gap is not None and gap <= _NEAR_MS):
                 del equal[position]
                 return True
         words = queued.words.strip()

@@ -33,7 +33,8 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 DbFile = Annotated[
-    Path | None, typer.Option("--db", metavar="FILE", help="Read this claude-mem database.", show_default=False)
+    Path | None,
+    typer.Option("--db", metavar="FILE", readable=False, help="Read this claude-mem database.", show_default=False),
 ]
 
 
@@ -140,7 +141,9 @@ def demo(as_json: Json = False) -> None:
 
 @app.command("list", short_help="List the sessions, newest first.")
 def list_sessions(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Show this many; 0 for all.")] = 30,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=0, help="Show this many, 0 for all.  [30; all with --json]")
+    ] = None,
     db: DbFile = None,
     as_json: Json = False,
 ) -> None:
@@ -159,14 +162,18 @@ def list_sessions(
             f"no session below {settings.projects_dir} and none in {db or settings.database}",
             hint="`bottlepipe demo` shows what it does; CLAUDE_CONFIG_DIR names another folder of Claude Code",
         )
+    if limit is None:
+        limit = 0 if as_json else 30
     shown = rows[:limit] if limit else rows
     if as_json:
         _print_json(shown)
         return
+    from bottlepipe.clauses import one_line
+
     for row in shown:
         line = (
             row["session_id"],
-            row["project"] or "-",
+            one_line(harmless(row["project"] or "-"), 200),
             moment(row["last_activity_ms"]),
             size(row["bytes"]) if row["bytes"] is not None else "-",
             row["bottle"],
@@ -330,7 +337,9 @@ def _store(bottle: Bottle, settings: Settings, output: str | None, ref: SessionR
     if output is not None:
         write_file(Path(output), [bottle.text])
         return replace(bottle, path=Path(output), outcome=WRITTEN)
-    standing = Standing(bottle.mode, bottle.user_turns, bottle.source_bytes)
+    standing = Standing(
+        bottle.mode, bottle.user_turns, bottle.source_bytes, bottle.assistant_messages, bottle.observations
+    )
     transcript = ref.transcript if ref else None
     written = write_bottle(
         settings.bottles_dir, bottle.session_id, [bottle.text], standing, int(time.time() * 1000), transcript
@@ -353,7 +362,7 @@ def _summary(bottle: Bottle, seconds: float) -> str:
     if bottle.problem:
         parts.append(f"no observations: {bottle.problem}")
     if bottle.archived is not None:
-        parts.append(f"the bottle before had more turns and is now {bottle.archived}")
+        parts.append(f"the bottle before had more and is now {bottle.archived}")
     if bottle.outcome in REASONS:
         parts.append(REASONS[bottle.outcome])
     return ", ".join(parts)

@@ -112,18 +112,15 @@ def locate_session(settings: Settings, wanted: str, stored_ids: Sequence[str] = 
     transcripts = find_transcripts(settings)
     ids = {one.session_id for one in transcripts} | {one for one in stored_ids if _SAFE_ID.match(one)}
     if wanted not in ids:
-        matches = sorted(one for one in ids if one.startswith(wanted)) if len(wanted) >= _SHORTEST_PREFIX else []
-        if len(matches) > 1:
-            shown = ", ".join(matches[:5]) + (f" and {len(matches) - 5} more" if len(matches) > 5 else "")
-            raise UsageError(f"{wanted}: begins several session ids: {shown}", hint="give more of the id")
+        matches = sorted(one for one in ids if one.startswith(wanted))
         if not matches:
-            short = len(wanted) < _SHORTEST_PREFIX and any(one.startswith(wanted) for one in ids)
-            why = (
-                f"a prefix needs {_SHORTEST_PREFIX} characters" if short else "no transcript, and nothing stored for it"
-            )
-            raise NothingToRender(
-                f"session {wanted}: {why}", hint="`bottlepipe list` shows the sessions that can be rendered"
-            )
+            why = "no transcript, and nothing stored for it"
+            hint = "`bottlepipe list` shows the sessions that can be rendered"
+            raise NothingToRender(f"session {wanted}: {why}", hint=hint)
+        if len(matches) > 1 or len(wanted) < _SHORTEST_PREFIX:
+            shown = ", ".join(matches[:5]) + (f" and {len(matches) - 5} more" if len(matches) > 5 else "")
+            why = "begins several session ids" if len(matches) > 1 else f"a prefix needs {_SHORTEST_PREFIX} characters"
+            raise UsageError(f"{wanted}: {why}: {shown}", hint="give more of the id")
         wanted = matches[0]
     return _choose(wanted, [one for one in transcripts if one.session_id == wanted])
 

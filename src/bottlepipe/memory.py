@@ -234,6 +234,8 @@ class _Reading:
                 with _translate_errors(), self.attached(database):
                     return self.query(_Database(self.connection, in_hex=in_hex))
             except _Undecodable:
+                if in_hex:
+                    raise _Malformed from None
                 in_hex = True
             except _Busy:
                 if time.monotonic() + _PAUSE_S >= self.deadline:
@@ -294,6 +296,9 @@ def _translate_errors() -> Iterator[None]:
 
     try:
         yield
+    except UnicodeDecodeError:
+        # Even the words about what is wrong hold bytes of the damaged file.
+        raise _Malformed from None
     except duckdb.Error as error:
         text = _reason(error).lower()
         if "invalid unicode" in text:
@@ -360,12 +365,11 @@ class _Database:
         self._in_hex = in_hex
         self.columns: dict[str, set[str]] = {}
         sql = (
-            "SELECT m.name AS t, p.name AS c FROM sqlite_master m, pragma_table_info(m.name) p"
-            " WHERE m.type = 'table' AND m.rootpage > 0"
+            "SELECT m.name AS t, hex(p.name) AS c FROM sqlite_master m, pragma_table_info(m.name) p"
+            f" WHERE m.type = 'table' AND m.rootpage > 0 AND m.name IN {_TABLES}"
         )
         for table, column in connection.execute("SELECT * FROM sqlite_query('claude_mem', ?)", [sql]).fetchall():
-            if table in _TABLES:
-                self.columns.setdefault(table, set()).add(column)
+            self.columns.setdefault(table, set()).add(bytes.fromhex(column).decode("utf-8", "replace"))
         if not all(
             self.has(table, column)
             for table in ("sdk_sessions", "observations")

@@ -130,7 +130,8 @@ def locate_source(source: str | os.PathLike[str], settings: Settings, database: 
     Raises UsageError for an unsafe or ambiguous id, NothingToRender when nothing matches.
     """
     path = Path(source)
-    if not isinstance(source, str) or path.exists() or path.suffix == ".jsonl" or path.name != source:
+    # Claude Code keeps a folder of the same name beside some transcripts: only a file goes before an id.
+    if not isinstance(source, str) or path.is_file() or path.suffix == ".jsonl" or path.name != source:
         return ref_of_file(path)
     try:
         return locate_session(settings, source)

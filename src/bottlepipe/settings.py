@@ -14,6 +14,7 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 DATABASE_NAME = "claude-mem.db"
+_EXCLUDED = "CLAUDE_MEM_EXCLUDED_PROJECTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         moved, moved_problem = _read_stored(data_dir / "settings.json")
         stored, problem = {**stored, **moved}, problem or moved_problem
     config = (environ.get("CLAUDE_CONFIG_DIR") or "").strip()
-    excluded = setting("CLAUDE_MEM_EXCLUDED_PROJECTS")
+    excluded = setting(_EXCLUDED)
     return Settings(
         home=home,
         config_dir=Path(_expand(config, home)) if config else home / ".claude",
@@ -108,18 +109,30 @@ def _expand(path: str, home: Path) -> str:
 
 
 def _read_stored(path: Path) -> tuple[dict[str, str], str]:
-    """claude-mem's own settings: flat, or in older files under `env`; may start with a byte order mark."""
-    try:
-        value = json.loads(path.read_text("utf-8-sig"))
-    except FileNotFoundError:
+    """claude-mem's own settings: flat, or in older files under `env`; may start with a byte order mark.
+
+    A file that cannot be understood but speaks of excluded projects excludes all: in doubt nothing is stored.
+    """
+    if not path.is_file():
         return {}, ""
+    data = b""
+    try:
+        data = path.read_bytes()
+        value = json.loads(data.decode("utf-8-sig"))
+        if not isinstance(value, dict):
+            raise ValueError("it holds no settings")
     except (OSError, ValueError, RecursionError) as error:
-        return {}, f"{path} cannot be used: {str(error).splitlines()[0]}"
-    if not isinstance(value, dict):
-        return {}, f"{path} cannot be used: it holds no settings"
+        stored = {_EXCLUDED: "*"} if _EXCLUDED.encode() in data else {}
+        return stored, f"{path} cannot be used: {str(error).splitlines()[0]}"
     nested = value.get("env")
     flat = {**nested, **value} if isinstance(nested, dict) else value
-    return {key: item for key, item in flat.items() if isinstance(item, str)}, ""
+    stored = {key: item for key, item in flat.items() if isinstance(item, str)}
+    excluded = flat.get(_EXCLUDED)
+    if isinstance(excluded, list):
+        stored[_EXCLUDED] = ",".join(str(pattern) for pattern in excluded)
+    elif excluded is not None and not isinstance(excluded, str):
+        stored[_EXCLUDED] = "*"
+    return stored, ""
 
 
 def _source_date(text: str | None) -> int | None:

@@ -15,7 +15,9 @@ _SLOW_S = 1.0
 
 
 def say(text: str) -> None:
-    """One line to stderr."""
+    """One line to stderr; nowhere if that is closed."""
+    if sys.stderr is None:
+        return
     with contextlib.suppress(BrokenPipeError):
         print(harmless(text), file=sys.stderr)
 

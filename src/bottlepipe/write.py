@@ -40,6 +40,16 @@ class Standing:
     mode: str
     user_turns: int
     source_bytes: int
+    assistant_messages: int = 0
+    observations: int = 0
+
+    def has_more_than(self, other: Standing) -> bool:
+        """True when something of this bottle is not in the other: it must not be replaced without a copy."""
+        return (
+            self.user_turns > other.user_turns
+            or self.assistant_messages > other.assistant_messages
+            or self.observations > other.observations
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ def write_bottle(
             temporary = _write_temporary(folder, f".{session_id}~", (piece.encode() for piece in pieces))
             try:
                 archived = None
-                if old is not None and old.user_turns > standing.user_turns:
+                if old.has_more_than(standing) if old is not None else _is_file(path):
                     archived = _archive(path, session_id, now_ms)
                 os.replace(temporary, path)
             except BaseException:
@@ -127,11 +137,26 @@ def read_standing(path: Path) -> Standing | None:
     mode = re.search(r"^mode: (full|reconstructed)\b", head, re.MULTILINE)
     if not head.startswith("# Session bottle") or mode is None:
         return None
-    turns = re.search(r"^contents: ([\d,]{1,20}) user", head, re.MULTILINE)
-    source = re.search(r"^source: (\d{1,20}) bytes", head, re.MULTILINE)
+
+    def count(pattern: str) -> int:
+        found = re.search(pattern, head, re.MULTILINE)
+        return int(found.group(1).replace(",", "")) if found else 0
+
     return Standing(
-        mode.group(1), int(turns.group(1).replace(",", "")) if turns else 0, int(source.group(1)) if source else 0
+        mode.group(1),
+        user_turns=count(r"^contents: ([\d,]{1,20}) user"),
+        source_bytes=count(r"^source: (\d{1,20}) bytes"),
+        assistant_messages=count(r"^contents: .*?([\d,]{1,20}) assistant message"),
+        observations=count(r"^contents: .*?([\d,]{1,20}) observation"),
     )
+
+
+def _is_file(path: Path) -> bool:
+    """True for a file whose standing cannot be told: unreadable, or not a bottle. It is kept as well."""
+    try:
+        return stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _is_overtaken(old: Standing, new: Standing, transcript: Path | None) -> bool:
@@ -185,6 +210,8 @@ def _remove_stale(folder: Path, session_id: str) -> None:
 def _archive(path: Path, session_id: str, now_ms: int) -> Path:
     """Keep the old bottle: a hard link where the file system has them, so that nothing is missing at any moment."""
     folder = path.parent / ARCHIVE
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "its archive folder is a symbolic link")
     _make_private(folder)
     while (target := folder / f"{now_ms}-{session_id}.md").exists():
         now_ms += 1
