@@ -55,6 +55,13 @@ def test_render_to_the_screen_needs_no_set_up_and_writes_nothing(run_cli: Run, t
     assert [] == list(home.iterdir())
 
 
+def test_a_folder_of_the_same_name_does_not_hide_a_session(run_cli: Run, project: Path) -> None:
+    """Claude Code keeps a folder <id>/ beside some transcripts; in that place the id still means the session."""
+    (project.parent / SESSION).mkdir()
+
+    assert run_cli("render", SESSION, "-o", "-", "--no-db", cwd=project.parent).returncode == 0
+
+
 def test_render_json_tells_a_machine_everything(run_cli: Run, project: Path, make_database: Any, home: Path) -> None:
     """snake_case keys, counts of what was left out, the current task."""
     make_database(SCHEMA + session_sql(SESSION, 1), home / ".claude-mem" / "claude-mem.db")

@@ -745,3 +745,21 @@ def test_real_databases_are_read_whole(name: str, corpus: Path, tmp_path: Path, 
     else:
         assert _REAL[name] == counts
     assert 0 == memory.observations.get_column("at_ms").null_count()
+
+
+@pytest.mark.parametrize("part", ["column", "table", "schema"])
+def test_a_name_that_is_no_utf8_is_no_endless_loop(make_database: MakeDatabase, part: str) -> None:
+    """One bad byte in the schema costs at most the observations."""
+    database = make_database(SCHEMA + "CREATE TABLE spare_table (spare_column TEXT);" + OBSERVED)
+    data = database.read_bytes()
+    old, new = {
+        "column": (b"spare_column", b"spare\xffcolumn"),
+        "table": (b"spare_table", b"spare\xfftable"),
+        "schema": (b"CREATE TABLE sdk_sessions", b"CREATE \xffABLE sdk_sessions"),
+    }[part]
+    assert old in data
+    database.write_bytes(data.replace(old, new))
+
+    memory = read_memory(database, ["s1"])
+
+    assert ["Glazed"] == titles(memory) or "" != memory.problem

@@ -372,3 +372,60 @@ def test_images_alone_are_no_request_and_no_task() -> None:
 
     assert parse_bottle(bottle.text).request == "words"
     assert bottle.current_task == "words"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<local-command-stdout>ran</local-command-stdout>\nWHY?", "WHY?"),
+        ("<bash-input>ls</bash-input><bash-stdout>a</bash-stdout><bash-stderr></bash-stderr> WORDS", "! ls\n\nWORDS"),
+        ("<command-name>/x</command-name>\n<command-args>y</command-args> WORDS", "/x y\n\nWORDS"),
+        ("[Image: source: a]" * 40 + " what?", "[Image: source: a]" * 40 + " what?"),
+        ("<command-name>" + " " * 50_000, "<command-name>" + " " * 50_000),
+        ("Unknown skill: clear", None),
+        ("Unknown slash command: clear", None),
+        ("Unknown skill: clear is what I see", "Unknown skill: clear is what I see"),
+    ],
+    ids=[*"abcdefgh"],
+)
+def test_words_behind_an_envelope_are_kept(text: str, said: str | None) -> None:
+    """What follows the host's text in one message is the user's; what only looks costly to judge is not."""
+    messages = parse_bottle(render_bytes(transcript([("user", "first"), ("user", text)])).text).messages
+
+    assert [said] * (said is not None) == [text for _, text in messages[1:]]
+
+
+def test_the_same_word_typed_hours_later_is_another_one() -> None:
+    """A queued word without a trace is not taken for one that was typed much later."""
+    queue = [
+        {"type": "queue-operation", "operation": "enqueue", "content": "ok", "timestamp": "2026-05-04T09:00:10.000Z"},
+        {"type": "queue-operation", "operation": "remove", "timestamp": "2026-05-04T09:00:11.000Z"},
+    ]
+    data = transcript([("user", "go")]) + "".join(json.dumps(one) + "\n" for one in queue).encode()
+    late = transcript([("user", "ok")], OTHER, timestamp="2026-05-04T15:00:00.000Z")
+
+    assert [("user", "go"), ("user", "ok"), ("user", "ok")] == parse_bottle(render_bytes(data + late).text).messages
+
+
+def test_a_queued_text_inside_a_rewound_branch_goes_with_it() -> None:
+    """It hangs on no entry; what stands around it tells."""
+    said = [("assistant", "hello"), ("user", "WRONG"), ("assistant", "no"), ("user", "right"), ("assistant", "done")]
+    lines = transcript(said).splitlines(keepends=True)
+    right = json.loads(lines[3])
+    right["parentUuid"] = json.loads(lines[1])["parentUuid"]
+    queue = [{"type": "queue-operation", "operation": op, "content": "QUEUED"} for op in ("enqueue", "remove")]
+    queued = "".join(json.dumps(one) + "\n" for one in queue).encode()
+    data = lines[0] + lines[1] + queued + lines[2] + json.dumps(right).encode() + b"\n" + lines[4]
+
+    assert [said[0], said[3], said[4]] == parse_bottle(render_bytes(data).text).messages
+
+
+def test_empty_and_shared_uuids_lose_no_words() -> None:
+    """An empty uuid is none, and a sidechain entry does not take the place of the conversation's."""
+    empty = transcript([("user", "one"), ("user", "two")], uuid="")
+    side = transcript([("user", "agent")], uuid="shared", isSidechain=True)
+    main = transcript([("user", "three")], OTHER, uuid="shared")
+
+    assert [("user", word) for word in ("one", "two", "three")] == parse_bottle(
+        render_bytes(empty + side + main).text
+    ).messages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,31 @@ def test_excluded_projects_are_matched_by_path_and_by_base_name(
     settings = read_settings({"HOME": str(tmp_path), "CLAUDE_MEM_EXCLUDED_PROJECTS": f"other, {pattern}"})
 
     assert is_excluded is settings.is_excluded(name.replace("{home}", str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"CLAUDE_MEM_EXCLUDED_PROJECTS": "secret", ',
+        '{"CLAUDE_MEM_EXCLUDED_PROJECTS": ["other", "secret"]}',
+        '{"CLAUDE_MEM_EXCLUDED_PROJECTS": {"a": 1}}',
+    ],
+)
+def test_exclusions_that_cannot_be_read_do_not_fail_open(tmp_path: Path, content: str) -> None:
+    """A torn file that speaks of excluded projects excludes all; a list is a list."""
+    path = tmp_path / ".claude-mem" / "settings.json"
+    path.parent.mkdir()
+    path.write_text(content)
+
+    assert read_settings({"HOME": str(tmp_path)}).is_excluded("/home/ada/secret")
+
+
+def test_a_pipe_in_place_of_the_settings_is_not_waited_for(tmp_path: Path) -> None:
+    """Only a regular file is read."""
+    (tmp_path / ".claude-mem").mkdir()
+    os.mkfifo(tmp_path / ".claude-mem" / "settings.json")
+
+    assert read_settings({"HOME": str(tmp_path)}).problem == ""
 
 
 def test_source_date_epoch_sets_the_time_of_rendering(tmp_path: Path) -> None:

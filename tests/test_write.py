@@ -257,9 +257,9 @@ def test_what_a_killed_writer_left_is_cleaned_by_the_next(folder: Path, write: C
 def test_two_processes_that_write_one_session_leave_one_whole_bottle(folder: Path) -> None:
     """Many at once: each succeeds, the last wins whole, nothing else is left."""
     outcomes: list[list[str]] = []
-    bodies = ["a", "b", "c"]
+    bodies = [f"# Session bottle — {ID}\nproject: x\nmode: full\n\n{letter}" for letter in "abc"]
     children = [
-        threading.Thread(target=lambda body=body: outcomes.append(run_child(folder, body * 1000, 1000)))
+        threading.Thread(target=lambda body=body: outcomes.append(run_child(folder, body * 100, 100)))
         for body in bodies
     ]
     for child in children:
@@ -268,7 +268,7 @@ def test_two_processes_that_write_one_session_leave_one_whole_bottle(folder: Pat
         child.join()
 
     assert [[WRITTEN]] * 3 == outcomes
-    assert (folder / f"{ID}.md").read_text() in [body * 1_000_000 for body in bodies]
+    assert (folder / f"{ID}.md").read_text() in [body * 10_000 for body in bodies]
     assert [f"{ID}.md"] == files(folder)
 
 
@@ -432,3 +432,42 @@ def test_standard_output_by_name_gets_the_text(tmp_path: Path) -> None:
     assert b"ab" == subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
     assert "before ab" == (tmp_path / "log").read_text()
     assert ["log"] == files(tmp_path)
+
+
+@pytest.mark.parametrize("less", [{"assistant_messages": 1}, {"observations": 0}])
+def test_a_bottle_with_more_of_anything_is_archived_first(folder: Path, less: dict[str, int]) -> None:
+    """Fewer answers or observations are a loss as well as fewer turns."""
+
+    def put(**counts: int) -> Written:
+        said = f"{counts['assistant_messages']} assistant messages, {counts['observations']} observations"
+        text = f"# Session bottle — {ID}\nproject: x\nmode: full\ncontents: 2 user turns, {said}\n\n---\n"
+        return write_bottle(folder, ID, [text], Standing("full", 2, 10, **counts), NOW)
+
+    put(assistant_messages=5, observations=5)
+
+    assert put(assistant_messages=5, observations=5).archived is None
+    assert put(**{"assistant_messages": 5, "observations": 5, **less}).archived is not None
+
+
+def test_what_is_no_readable_bottle_is_kept_too(folder: Path, write: Callable[..., Written]) -> None:
+    """A file at the bottle's path that nobody can judge may still be somebody's only copy."""
+    folder.mkdir(parents=True)
+    (folder / f"{ID}.md").write_text("notes of mine")
+
+    archived = write().archived
+
+    assert archived is not None
+    assert archived.read_text() == "notes of mine"
+
+
+def test_a_symlink_as_the_archive_is_not_followed(folder: Path, write: Callable[..., Written], tmp_path: Path) -> None:
+    """Words do not go where somebody else points; the bottle stays whole."""
+    write(turns=2)
+    before = (folder / f"{ID}.md").read_bytes()
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    (folder / "archive").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(WriteFailed, match="symbolic link"):
+        write(turns=1)
+    assert [] == list((tmp_path / "elsewhere").iterdir())
+    assert before == (folder / f"{ID}.md").read_bytes()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,38 +60,46 @@ def run(arguments: list[str]) -> int:
     # --debug may stand anywhere on the line.
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    was_interrupted = _watch_interrupts()
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="bottlepipe", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
-        if result == 130:
-            # typer turns Ctrl-C into this exit code without a word.
-            raise KeyboardInterrupt
-        return result if isinstance(result, int) else 0
-    except BottlepipeError as error:
-        return _fail(error, str(error), error.hint, error.exit_code, debug=debug)
-    except (KeyboardInterrupt, typer.Abort) as error:
-        return _fail(error, "interrupted", "", 130, debug=debug)
-    except OSError as error:
-        return _fail(
-            error,
-            f"{error.filename or 'input/output'}: {error.strerror or error}",
-            "check the path and its permissions",
-            1,
-            debug=debug,
-        )
-    except Exception as error:
-        if isinstance(words := getattr(error, "format_message", lambda: None)(), str):
-            # A usage error of click, which typer brings under different names.
-            return _fail(error, words, "`bottlepipe --help` shows the commands", 2, debug=debug)
-        hint = "this is a fault of bottlepipe; `--debug` shows where"
-        return _fail(
-            error,
-            f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-            hint,
-            1,
-            debug=debug,
-        )
+    except (KeyboardInterrupt, typer.Abort, Exception) as error:
+        if was_interrupted() or not isinstance(error, Exception) or isinstance(error, typer.Abort):
+            return _fail(error, "interrupted", "", 130, debug=debug)
+        return _fail(error, *_explain(error), debug=debug)
+    if was_interrupted():
+        return _fail(KeyboardInterrupt(), "interrupted", "", 130, debug=debug)
+    return result if isinstance(result, int) else 0
+
+
+def _watch_interrupts() -> Callable[[], bool]:
+    """Remember Ctrl-C: a library that is interrupted in the middle of its work may raise anything at all."""
+    seen: list[int] = []
+
+    def remember(signum: int, frame: object) -> None:
+        seen.append(signum)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, remember)
+    return lambda: bool(seen)
+
+
+def _explain(error: Exception) -> tuple[str, str, int]:
+    """What happened in one line, a hint, and the exit code."""
+    if isinstance(error, BottlepipeError):
+        return str(error), error.hint, error.exit_code
+    if isinstance(words := getattr(error, "format_message", lambda: None)(), str):
+        # A usage error of click, which typer brings under different names.
+        return words, "`bottlepipe --help` shows the commands", 2
+    if isinstance(error, OSError):
+        what = error.filename or "input/output"
+        return f"{what}: {error.strerror or error}", "check the path and its permissions", 1
+    first_line = (str(error).splitlines() or [""])[0]
+    hint = "this is a fault of bottlepipe; `--debug` shows where"
+    return f"unexpected {type(error).__name__}: {first_line}", hint, 1
 
 
 def _fail(error: BaseException, message: str, hint: str, code: int, *, debug: bool) -> int:

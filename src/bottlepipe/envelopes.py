@@ -70,15 +70,15 @@ _COMMAND_PARTS = ("command-name", "command-message", "command-args", "command-co
 def own_words(text: str) -> tuple[str, str | None]:
     """Return the kind of a user text and the user's own words in it, None when the host wrote all of it."""
     if output := _OUTPUT.match(text):
-        tail = _after(text, output.group(1))
-        return own_words(tail) if tail.strip() else (PROMPT, None)
+        tail = _after(text, output.group(1)).lstrip()
+        return own_words(tail) if tail else (PROMPT, None)
     if _HOST_TEXT.match(text):
         return PROMPT, None
     if COMMAND_LINE.match(text):
         return _command(text)
     if text.lstrip().startswith("<bash-input>") and (typed := _between(text, "bash-input")) is not None:
-        _, tail = own_words(_after(text, "bash-input"))
-        return BASH, f"! {typed}" + (f"\n\n{tail.strip()}" if tail and tail.strip() else "")
+        _, words = own_words(_after(text, "bash-input"))
+        return BASH, f"! {typed}" + (f"\n\n{words.strip()}" if words and words.strip() else "")
     if memory := _MEMORY.match(text):
         return PROMPT, memory.group(1)
     end = 0

@@ -328,7 +328,9 @@ def _quote(name: str) -> str:
 @contextlib.contextmanager
 def _private_copy(database: Path, *, with_wal: bool) -> Iterator[Path]:
     """A copy of the database (and its -wal, never its -shm) in a folder only this user can enter."""
-    sources = [database, *([_wal_of(database)] if with_wal else [])]
+    # A rollback journal undoes what was never committed: without it the copy would show that.
+    journal = database.with_name(database.name + "-journal")
+    sources = [database, journal, *([_wal_of(database)] if with_wal else [])]
     folder = Path(tempfile.mkdtemp(prefix="bottlepipe-db-"))
     try:
         for _ in range(5):
