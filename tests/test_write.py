@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -471,3 +472,15 @@ def test_a_symlink_as_the_archive_is_not_followed(folder: Path, write: Callable[
         write(turns=1)
     assert [] == list((tmp_path / "elsewhere").iterdir())
     assert before == (folder / f"{ID}.md").read_bytes()
+
+
+def test_what_a_killed_writer_of_a_named_file_left_goes_after_an_hour(tmp_path: Path) -> None:
+    """A young one may still be written."""
+    for name, age_s in ((".out.md~old.tmp", 7200), (".out.md~new.tmp", 0), (".other.md~old.tmp", 7200)):
+        (tmp_path / name).write_text("half")
+        moment = time.time() - age_s
+        os.utime(tmp_path / name, (moment, moment))
+
+    write_file(tmp_path / "out.md", ["text"])
+
+    assert [".other.md~old.tmp", ".out.md~new.tmp", "out.md"] == sorted(path.name for path in tmp_path.iterdir())

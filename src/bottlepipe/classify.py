@@ -74,6 +74,7 @@ _PLANNING_TOOL = "ExitPlanMode"
 _MEDIA = ("[image]", "[document]")
 _NEAR_MS = 60_000
 _SOON_MS = 600_000
+_MANY = 64
 _SURE = 20  # so many characters do not stand in another prompt by chance
 
 
@@ -116,6 +117,8 @@ class _State:
     delivered: list[tuple[_Queued, int, int | None]] = field(default_factory=list)
     enqueued: set[tuple[str, str]] = field(default_factory=set)
     tools: dict[str, str] = field(default_factory=dict)
+    # Rows said by a result that stands before its call, with the call's id and the tool that alone may say them.
+    unsure: list[tuple[int, str, str]] = field(default_factory=list)
     typed: tuple[str | None, str] = (None, "")
     skipped: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -160,6 +163,8 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
         _judge(state, entry)
         if entry.uuid and any(row[3] == PROMPT for row in state.messages[first_row:]):
             state.tree[-1] = (*state.tree[-1][:-1], True)
+    forged = {row for row, call, only in state.unsure if state.tools.get(call, only) != only}
+    state.messages = [message for row, message in enumerate(state.messages) if row not in forged]
     _settle_queue(state)
     state.messages.sort(key=lambda row: row[1])
     return Classified(
@@ -341,12 +346,20 @@ def _judge_result(state: _State, entry: Entry, block: Block, at_ms: int | None) 
             state.say("user", kind, words, at_ms, message_id)
     elif tool in (_ASKING_TOOL, None) and (answers := _ANSWERS.match(text)):
         if words := _answers(entry, answers.group(1)).strip("\n"):
+            _doubt(state, block, tool, _ASKING_TOOL)
             state.say("user", ANSWER, words, at_ms, message_id)
     elif tool in (_PLANNING_TOOL, None) and text.startswith(_APPROVED.decode()):
         _, heading, rest = text.partition("## Approved Plan")
         about = rest.partition("\n")[2] if heading else _result_field(entry, "plan")
         said = f"\n\n{about}" if isinstance(about, str) and about.strip() else ""
+        _doubt(state, block, tool, _PLANNING_TOOL)
         state.say("user", PLAN, f"[approved plan]{said}", at_ms, message_id)
+
+
+def _doubt(state: _State, block: Block, tool: str | None, only: str) -> None:
+    """Any tool's output can look like the user's answer: what comes before its call is judged when that is known."""
+    if tool is None and block.tool_use_id:
+        state.unsure.append((len(state.messages), block.tool_use_id, only))
 
 
 def _result_text(raw: msgspec.Raw) -> str:
@@ -495,7 +508,9 @@ def _settle_queue(state: _State) -> None:
                 del equal[position]
                 return True
         words = queued.words.strip()
-        return any(_holds(text.strip(), words) for _, _, text in spoken[start:end] if _key(text) != key)
+        return any(
+            _holds(text.strip(), words) for _, _, text in spoken[max(start, end - _MANY) : end] if _key(text) != key
+        )
 
     state.entry = -1
     for queued, delivered, at_ms in state.delivered:

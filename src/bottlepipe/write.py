@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import re
 import stat
@@ -21,6 +22,7 @@ from bottlepipe.errors import WriteFailed
 
 ARCHIVE = "archive"
 _LOCK_WAIT_S = 10.0
+_ABANDONED_S = 3600
 _HEADER_LIMIT = 64 * 1024
 
 # What became of a bottle, and the words for what did not become one.
@@ -112,7 +114,9 @@ def write_file(path: Path, pieces: Iterable[str]) -> None:
             with open(path, "a", encoding="utf-8", newline="") as stream:
                 stream.writelines(pieces)
             return
-        temporary = _write_temporary(target.parent, f".{target.name[:50]}~", (piece.encode() for piece in pieces))
+        prefix = f".{target.name[:50]}~"
+        _remove_abandoned(target.parent, prefix)
+        temporary = _write_temporary(target.parent, prefix, (piece.encode() for piece in pieces))
         try:
             os.replace(temporary, target)
         except BaseException:
@@ -198,6 +202,14 @@ def _write_temporary(folder: Path, prefix: str, pieces: Iterable[bytes]) -> str:
             os.unlink(name)
         raise
     return name
+
+
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove what a killed writer of a named file left an hour ago or more: nobody writes for so long."""
+    for abandoned in folder.glob(f"{glob.escape(prefix)}*.tmp"):
+        with contextlib.suppress(OSError):
+            if abandoned.stat().st_mtime < time.time() - _ABANDONED_S:
+                abandoned.unlink()
 
 
 def _remove_stale(folder: Path, session_id: str) -> None:
