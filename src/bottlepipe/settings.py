@@ -58,11 +58,10 @@ class Settings:
         patterns = [_expand(pattern, self.home).removesuffix("/**").rstrip("/") for pattern in self.excluded_projects]
         for name in filter(None, names):
             path = Path(name.rstrip("/") or "/")
-            folders = [str(one) for one in (path, *path.parents)]
+            folders = (path, *path.parents)
+            forms = [*(str(one) for one in folders), *(one.name for one in folders if one.name)]
             for pattern in patterns:
-                if any(fnmatch.fnmatchcase(one, pattern) for one in folders):
-                    return True
-                if any(fnmatch.fnmatchcase(Path(one).name, pattern) for one in folders if Path(one).name):
+                if any(fnmatch.fnmatchcase(form, pattern) for form in forms):
                     return True
                 if "/" not in name and fnmatch.fnmatchcase(name, Path(pattern).name):
                     return True

@@ -88,17 +88,10 @@ def write_bottle(
                 if _is_overtaken(old, standing, transcript):
                     return Written(path, KEPT_NEWER)
             _remove_stale(folder, session_id)
-            temporary = _write_temporary(folder, f".{session_id}~", (piece.encode() for piece in pieces))
-            try:
-                archived = None
+            archived = None
+            with _replacing(path, f".{session_id}~", pieces):
                 if old.has_more_than(standing) if old is not None else _is_file(path):
                     archived = _archive(path, session_id, now_ms)
-                os.replace(temporary, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
-            _sync_folder(folder)
             return Written(path, WRITTEN, archived)
 
 
@@ -116,14 +109,22 @@ def write_file(path: Path, pieces: Iterable[str]) -> None:
             return
         prefix = f".{target.name[:50]}~"
         _remove_abandoned(target.parent, prefix)
-        temporary = _write_temporary(target.parent, prefix, (piece.encode() for piece in pieces))
-        try:
-            os.replace(temporary, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        _sync_folder(target.parent)
+        with _replacing(target, prefix, pieces):
+            pass
+
+
+@contextlib.contextmanager
+def _replacing(target: Path, prefix: str, pieces: Iterable[str]) -> Iterator[None]:
+    """Write a temporary sibling, let the caller act while the old file still stands, then rename it into place."""
+    temporary = _write_temporary(target.parent, prefix, (piece.encode() for piece in pieces))
+    try:
+        yield
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _sync_folder(target.parent)
 
 
 def read_standing(path: Path) -> Standing | None:
