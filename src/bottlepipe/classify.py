@@ -10,7 +10,7 @@ When in doubt a text is kept.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -29,8 +29,6 @@ from bottlepipe.envelopes import (
     INTERRUPTED,
     INTERRUPTION,
     LOCAL_COMMAND,
-    NOTE,
-    PENDING,
     PLAN,
     PLAN_HANDOVER,
     PROMPT,
@@ -41,8 +39,9 @@ from bottlepipe.envelopes import (
     is_local_command,
     own_words,
 )
-from bottlepipe.frames import MESSAGES, TOOL_CALLS, TREE, frame
-from bottlepipe.read import Block, Entry, Skipped, decode_raw
+from bottlepipe.frames import MESSAGES, TOOL_CALLS, TREE, conform, frame
+from bottlepipe.queue import InputQueue
+from bottlepipe.read import Block, Blocks, Entry, Skipped, decode_raw
 from bottlepipe.times import parse_ms
 
 _REJECTED = b"he user said:"
@@ -71,11 +70,11 @@ _MARKS = (_REJECTED, *_ANSWERED, _APPROVED)
 _ASKING_TOOL = "AskUserQuestion"
 _PLANNING_TOOL = "ExitPlanMode"
 
-_MEDIA = ("[image]", "[document]")
-_NEAR_MS = 60_000
-_SOON_MS = 600_000
-_MANY = 64
-_SURE = 20  # so many characters do not stand in another prompt by chance
+_MEDIA = ("image", "document")
+
+# What TREE says of an entry, in bits.
+_IS_SIDECHAIN, _IS_META, _IS_PROMPT = 1, 2, 4
+_NO_PARENT = -1  # which no string hashes to
 
 
 @dataclass(slots=True)
@@ -93,29 +92,37 @@ class Classified:
     is_subagent: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    """A text in Claude Code's input queue: the user's words in it, and the raw content as the queue holds it."""
+class _Tree:
+    """TREE while it grows, in columns of machine words: a transcript of a gigabyte has 400,000 entries."""
 
-    seq: int
-    at_ms: int | None
-    words: str
-    raw: str
+    def __init__(self) -> None:
+        self.seqs = array("q")
+        self.uuids = array("q")
+        self.parents = array("q")
+        self.marks = bytearray()
 
-    @property
-    def kind(self) -> str | None:
-        return LOCAL_COMMAND if is_local_command(self.words) else None
+    def as_frame(self, session_id: str) -> pl.DataFrame:
+        columns = {"seq": self.seqs, "uuid_hash": self.uuids, "parent_hash": self.parents, "marks": self.marks}
+        rows = pl.DataFrame({name: pl.Series(list(values), dtype=pl.Int64) for name, values in columns.items()})
+        return conform(
+            rows.with_columns(
+                session_id=pl.lit(session_id),
+                parent_hash=pl.when(pl.col("parent_hash") != _NO_PARENT).then("parent_hash"),
+                is_sidechain=pl.col("marks") & _IS_SIDECHAIN != 0,
+                is_meta=pl.col("marks") & _IS_META != 0,
+                is_prompt=pl.col("marks") & _IS_PROMPT != 0,
+            ),
+            TREE,
+        )
 
 
 @dataclass(slots=True)
 class _State:
     session_id: str
     messages: list[tuple[Any, ...]] = field(default_factory=list)
-    tree: list[tuple[Any, ...]] = field(default_factory=list)
+    tree: _Tree = field(default_factory=_Tree)
     tool_calls: list[tuple[Any, ...]] = field(default_factory=list)
-    queue: list[_Queued] = field(default_factory=list)
-    delivered: list[tuple[_Queued, int, int | None]] = field(default_factory=list)
-    enqueued: set[tuple[str, str]] = field(default_factory=set)
+    queue: InputQueue = field(default_factory=InputQueue)
     tools: dict[str, str] = field(default_factory=dict)
     # Rows said by a result that stands before its call, with the call's id and the tool that alone may say them.
     unsure: list[tuple[int, str, str]] = field(default_factory=list)
@@ -125,8 +132,9 @@ class _State:
     seq: int = 0
     entry: int = -1
 
-    def say(self, speaker: str, kind: str, text: str, at_ms: int | None, message_id: str) -> None:
-        self.messages.append((self.session_id, self.seq, speaker, kind, text, at_ms, self.entry, message_id))
+    def say(self, speaker: str, kind: str, text: str, timestamp: str | None, message_id: str) -> None:
+        row = (self.session_id, self.seq, speaker, kind, text, parse_ms(timestamp), self.entry, message_id)
+        self.messages.append(row)
 
 
 def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_subagent: bool = False) -> Classified:
@@ -135,44 +143,58 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
     `skipped` counts what `read` could not use, by reason; `left_out` what is nobody's speech, by what it is.
     """
     state = _State(session_id)
+    tree, messages = state.tree, state.messages
     folders: dict[str, None] = {}
-    content_session_id = None
-    started_ms: int | None = None
+    folder = content_session_id = started = None
     sidechain_entries = main_entries = 0
     for entry in entries:
         if isinstance(entry, Skipped):
             state.skipped[entry.reason] += 1
             continue
         state.seq += 1
-        is_sidechain = bool(entry.is_sidechain) and not as_subagent
-        if entry.type in ("user", "assistant"):
-            sidechain_entries += bool(entry.is_sidechain)
-            main_entries += not entry.is_sidechain
-        if not is_sidechain:
-            if entry.cwd:
-                folders[entry.cwd] = None
-            content_session_id = content_session_id or entry.session_id
-            if started_ms is None and entry.timestamp and entry.uuid:
-                started_ms = parse_ms(entry.timestamp)
-        _grow_tree(state, entry, is_sidechain)
+        judge = _JUDGES.get(entry.type)
+        is_sidechain = entry.is_sidechain
+        if judge is _judge_assistant or judge is _judge_user:
+            if is_sidechain:
+                sidechain_entries += 1
+            else:
+                main_entries += 1
+        if as_subagent:
+            is_sidechain = False
+        uuid = entry.uuid
+        if uuid:
+            state.entry = len(tree.marks)
+            _grow_tree(tree, entry, state.seq, uuid, is_sidechain)
+        else:
+            state.entry = -1
         if is_sidechain:
-            if entry.type in ("user", "assistant"):
+            if judge is _judge_assistant or judge is _judge_user:
                 state.left_out["subagent entries"] += 1
             continue
-        first_row = len(state.messages)
-        _judge(state, entry)
-        if entry.uuid and any(row[3] == PROMPT for row in state.messages[first_row:]):
-            state.tree[-1] = (*state.tree[-1][:-1], True)
+        if entry.cwd and entry.cwd != folder:
+            folder = entry.cwd
+            folders[folder] = None
+        if content_session_id is None:
+            content_session_id = entry.session_id or None
+        if started is None and uuid:
+            started = parse_ms(entry.timestamp)
+        if judge is not None:
+            said = len(messages)
+            judge(state, entry)
+            if uuid and len(messages) > said and any(row[3] == PROMPT for row in messages[said:]):
+                tree.marks[-1] |= _IS_PROMPT
     forged = {row for row, call, only in state.unsure if state.tools.get(call, only) != only}
-    state.messages = [message for row, message in enumerate(state.messages) if row not in forged]
-    _settle_queue(state)
-    state.messages.sort(key=lambda row: row[1])
+    messages = [message for row, message in enumerate(messages) if row not in forged]
+    rows = tree.as_frame(session_id)
+    for speaker, kind, text, seq, at_ms, message_id in state.queue.settle(messages, rows):
+        messages.append((session_id, seq, speaker, kind, text, at_ms, -1, message_id))
+    messages.sort(key=lambda row: row[1])
     return Classified(
-        frame(state.messages, MESSAGES),
-        frame(state.tree, TREE),
+        frame(messages, MESSAGES),
+        rows,
         frame(state.tool_calls, TOOL_CALLS),
         list(folders),
-        started_ms,
+        started,
         content_session_id,
         state.skipped,
         state.left_out,
@@ -180,110 +202,85 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
     )
 
 
-def _grow_tree(state: _State, entry: Entry, is_sidechain: bool) -> None:
-    if not entry.uuid:
-        state.entry = -1
-        return
+def _grow_tree(tree: _Tree, entry: Entry, seq: int, uuid: str, is_sidechain: bool | None) -> None:
     parent = entry.parent_uuid
-    if parent is None and entry.logical_parent_uuid is not None:
+    if parent is None:
         parent = entry.logical_parent_uuid
-    state.entry = len(state.tree)
-    state.tree.append(
-        (
-            state.session_id,
-            state.seq,
-            hash(entry.uuid),
-            None if parent is None else hash(parent),
-            is_sidechain,
-            bool(entry.is_meta),
-            False,
-        )
-    )
-
-
-def _judge(state: _State, entry: Entry) -> None:
-    match entry.type:
-        case "user":
-            _judge_user(state, entry)
-        case "assistant":
-            _judge_assistant(state, entry)
-        case "system":
-            _judge_system(state, entry)
-        case "attachment":
-            _judge_attachment(state, entry)
-        case "queue-operation":
-            _judge_queue(state, entry)
-
-
-def _message_id(state: _State, entry: Entry) -> str:
-    # A message's blocks stand in several entries under one API id; everything else is a message of its own.
-    if entry.message is not None and entry.message.id:
-        return f"api:{entry.message.id}"
-    return f"entry:{state.seq}"
+    tree.seqs.append(seq)
+    tree.uuids.append(hash(uuid))
+    tree.parents.append(_NO_PARENT if parent is None else hash(parent))
+    tree.marks.append((_IS_SIDECHAIN if is_sidechain else 0) | (_IS_META if entry.is_meta else 0))
 
 
 def _judge_assistant(state: _State, entry: Entry) -> None:
-    if entry.message is None:
+    message = entry.message
+    if message is None or not message.content:
         return
-    at_ms = parse_ms(entry.timestamp)
-    message_id = _message_id(state, entry)
-    content = entry.message.content
-    blocks: list[Block | str | None] = [content] if isinstance(content, str) else content or []
-    for block in blocks:
-        if isinstance(block, Block) and block.type == "tool_use" and block.id:
-            state.tool_calls.append((state.session_id, state.seq, block.id, block.name or "", at_ms, state.entry))
-            state.tools[block.id] = block.name or ""
+    content = message.content
+    for block in [content] if isinstance(content, str) else content:
+        if isinstance(block, Block):
+            if block.type == "tool_use" and block.id:
+                name = block.name or ""
+                at_ms = parse_ms(entry.timestamp)
+                state.tool_calls.append((state.session_id, state.seq, block.id, name, at_ms, state.entry))
+                state.tools[block.id] = name
+                continue
+            text = block.text if block.type == "text" else None
+        else:
+            text = block
+        if not text or text.isspace():
             continue
-        text = _block_text(block)
-        if not text or not text.strip():
-            continue
+        # A message's blocks stand in several entries under one API id; everything else is a message of its own.
+        message_id = f"api:{message.id}" if message.id else f"entry:{state.seq}"
         if entry.is_api_error_message:
-            state.say("notice", API_ERROR, text, at_ms, message_id)
-        elif entry.message.model == "<synthetic>":
+            state.say("notice", API_ERROR, text, entry.timestamp, message_id)
+        elif message.model == "<synthetic>":
             state.left_out["synthetic answers"] += 1
         else:
-            state.say("assistant", TEXT, text, at_ms, message_id)
+            state.say("assistant", TEXT, text, entry.timestamp, message_id)
 
 
 def _judge_user(state: _State, entry: Entry) -> None:
     message = entry.message
     if message is None or message.content is None:
         return
-    at_ms = parse_ms(entry.timestamp)
     content = message.content
-    blocks: list[Block | str | None] = [content] if isinstance(content, str) else content
-    has_result = False
+    blocks: Blocks = [content] if isinstance(content, str) else content
+    has_result = has_more = False
     for block in blocks:
         if isinstance(block, Block) and block.type == "tool_result":
             has_result = True
             if not entry.is_meta:
-                _judge_result(state, entry, block, at_ms)
+                _judge_result(state, entry, block)
+        else:
+            has_more = True
     if entry.is_compact_summary or entry.is_visible_in_transcript_only:
         state.left_out["compaction summaries"] += 1
         for text in _texts(blocks):
-            state.say("notice", COMPACT_SUMMARY, text, at_ms, f"entry:{state.seq}")
+            state.say("notice", COMPACT_SUMMARY, text, entry.timestamp, f"entry:{state.seq}")
         return
     kind = entry.origin.kind if entry.origin is not None else None
     if entry.is_meta or kind in ("task-notification", "peer"):
         if any(_texts(blocks)):
             state.left_out["injected texts"] += 1
         return
-    for block in blocks:
-        if isinstance(block, Block) and block.type in ("image", "document"):
-            state.say("user", REMARK if has_result else PROMPT, f"[{block.type}]", at_ms, f"entry:{state.seq}")
-            continue
-        if own := _block_text(block):
-            _judge_user_text(state, entry, own, at_ms, has_result)
-    _judge_feedback(state, entry, at_ms)
+    if has_more:
+        for block in blocks:
+            if isinstance(block, Block) and block.type in _MEDIA:
+                place = f"entry:{state.seq}"
+                state.say("user", REMARK if has_result else PROMPT, f"[{block.type}]", entry.timestamp, place)
+            elif own := _block_text(block):
+                _judge_user_text(state, entry, own, has_result)
+    _judge_feedback(state, entry)
 
 
-def _judge_feedback(state: _State, entry: Entry, at_ms: int | None) -> None:
+def _judge_feedback(state: _State, entry: Entry) -> None:
     """Keep what the user wrote to a permission request, where it stands beside the result only."""
     words = decode_raw(entry.user_feedback)
     if not isinstance(words, str) or not words.strip():
         return
     if not any(row[1] == state.seq and words.strip() in row[4] for row in state.messages[-8:]):
-        state.say("user", REMARK, words, at_ms, f"entry:{state.seq}:feedback")
+        state.say("user", REMARK, words, entry.timestamp, f"entry:{state.seq}:feedback")
 
 
 def _block_text(block: Block | str | None) -> str | None:
@@ -292,19 +289,19 @@ def _block_text(block: Block | str | None) -> str | None:
     return block
 
 
-def _texts(blocks: list[Block | str | None]) -> list[str]:
+def _texts(blocks: Blocks) -> list[str]:
     return [text for block in blocks if (text := _block_text(block))]
 
 
-def _judge_user_text(state: _State, entry: Entry, text: str, at_ms: int | None, has_result: bool) -> None:
+def _judge_user_text(state: _State, entry: Entry, text: str, has_result: bool) -> None:
     """Say what one text block of a user entry holds."""
     message_id = f"entry:{state.seq}"
     if text.startswith(CONTINUED) and entry.prompt_source is None and entry.origin is None and not has_result:
         state.left_out["compaction summaries"] += 1
-        state.say("notice", COMPACT_SUMMARY, text, at_ms, message_id)
+        state.say("notice", COMPACT_SUMMARY, text, entry.timestamp, message_id)
         return
     if INTERRUPTION.match(text):
-        state.say("notice", INTERRUPTED, "interrupted by the user", at_ms, message_id)
+        state.say("notice", INTERRUPTED, "interrupted by the user", entry.timestamp, message_id)
         return
     kind, own = own_words(text)
     if own is None or (own != text and text.endswith(own)):
@@ -324,10 +321,10 @@ def _judge_user_text(state: _State, entry: Entry, text: str, at_ms: int | None, 
         kind = LOCAL_COMMAND
     elif kind == PROMPT and (entry.plan_content is not None and own.startswith(PLAN_HANDOVER)):
         kind = PLAN
-    state.say("user", kind, own, at_ms, message_id)
+    state.say("user", kind, own, entry.timestamp, message_id)
 
 
-def _judge_result(state: _State, entry: Entry, block: Block, at_ms: int | None) -> None:
+def _judge_result(state: _State, entry: Entry, block: Block) -> None:
     """Cut the user's words out of a tool result: a rejection, answers to questions, an approved plan."""
     tool = state.tools.get(block.tool_use_id or "")
     if tool not in (_ASKING_TOOL, _PLANNING_TOOL, None) and not block.is_error:
@@ -343,17 +340,17 @@ def _judge_result(state: _State, entry: Entry, block: Block, at_ms: int | None) 
         if _BROKEN_OFF.match(words):
             kind, words = ANSWER, _questions_and_answers(_ANSWER_SO_FAR.findall(words))
         if words.strip():
-            state.say("user", kind, words, at_ms, message_id)
+            state.say("user", kind, words, entry.timestamp, message_id)
     elif tool in (_ASKING_TOOL, None) and (answers := _ANSWERS.match(text)):
         if words := _answers(entry, answers.group(1)).strip("\n"):
             _doubt(state, block, tool, _ASKING_TOOL)
-            state.say("user", ANSWER, words, at_ms, message_id)
+            state.say("user", ANSWER, words, entry.timestamp, message_id)
     elif tool in (_PLANNING_TOOL, None) and text.startswith(_APPROVED.decode()):
         _, heading, rest = text.partition("## Approved Plan")
         about = rest.partition("\n")[2] if heading else _result_field(entry, "plan")
         said = f"\n\n{about}" if isinstance(about, str) and about.strip() else ""
         _doubt(state, block, tool, _PLANNING_TOOL)
-        state.say("user", PLAN, f"[approved plan]{said}", at_ms, message_id)
+        state.say("user", PLAN, f"[approved plan]{said}", entry.timestamp, message_id)
 
 
 def _doubt(state: _State, block: Block, tool: str | None, only: str) -> None:
@@ -415,18 +412,18 @@ def _note(notes: Any, question: str) -> str:
 
 
 def _judge_system(state: _State, entry: Entry) -> None:
-    at_ms = parse_ms(entry.timestamp)
     if entry.subtype == "compact_boundary":
         about = entry.compact_metadata
         facts = [about.trigger] if about and about.trigger else []
         if about and about.pre_tokens is not None:
             facts.append(f"{about.pre_tokens:,} tokens before")
         text = "context compacted" + (f" ({', '.join(facts)})" if facts else "")
-        state.say("notice", COMPACTED, text, at_ms, f"entry:{state.seq}")
+        state.say("notice", COMPACTED, text, entry.timestamp, f"entry:{state.seq}")
     elif entry.subtype == "local_command" and isinstance(entry.content, str):
         kind, own = own_words(entry.content)
         if own and kind != PROMPT:
-            state.say("user", LOCAL_COMMAND if kind == COMMAND else kind, own, at_ms, f"entry:{state.seq}")
+            kind = LOCAL_COMMAND if kind == COMMAND else kind
+            state.say("user", kind, own, entry.timestamp, f"entry:{state.seq}")
 
 
 def _judge_attachment(state: _State, entry: Entry) -> None:
@@ -436,21 +433,19 @@ def _judge_attachment(state: _State, entry: Entry) -> None:
     if about.command_mode == "task-notification" or (about.origin and about.origin.kind not in (None, "human")):
         state.left_out["injected texts"] += 1
         return
-    at_ms = parse_ms(entry.timestamp)
-    blocks: list[Block | str | None] = [about.prompt] if isinstance(about.prompt, str) else about.prompt
-    found = _queued_words(blocks)
+    found = _queued_words([about.prompt] if isinstance(about.prompt, str) else about.prompt)
     if not found:
         state.left_out["injected texts"] += 1
     for kind, words in found:
         if kind == PROMPT:
             kind = LOCAL_COMMAND if is_local_command(words) else QUEUED
-        state.say("user", kind, words, at_ms, f"entry:{state.seq}")
+        state.say("user", kind, words, entry.timestamp, f"entry:{state.seq}")
 
 
-def _queued_words(blocks: list[Block | str | None]) -> list[tuple[str, str]]:
+def _queued_words(blocks: Blocks) -> list[tuple[str, str]]:
     words: list[tuple[str, str]] = []
     for block in blocks:
-        if isinstance(block, Block) and block.type in ("image", "document"):
+        if isinstance(block, Block) and block.type in _MEDIA:
             words.append((PROMPT, f"[{block.type}]"))
             continue
         text = _block_text(block)
@@ -462,93 +457,22 @@ def _queued_words(blocks: list[Block | str | None]) -> list[tuple[str, str]]:
 
 
 def _judge_queue(state: _State, entry: Entry) -> None:
-    """Pair queue operations first in, first out; what became of each text is settled at the end of the file."""
-    at_ms = parse_ms(entry.timestamp)
     if entry.operation == "enqueue":
         content = entry.content
-        blocks: list[Block | str | None] = [content] if isinstance(content, str) else content or []
+        blocks: Blocks = [content] if isinstance(content, str) else content or []
         words = "\n\n".join(text for _, text in _queued_words(blocks))
-        raw = "\n\n".join(_texts(blocks))
-        # These entries have no uuid: where a file was appended to itself, time and text tell that one came before.
-        identity = (entry.timestamp or f"{state.seq}", raw)
-        if identity not in state.enqueued:
-            state.enqueued.add(identity)
-            state.queue.append(_Queued(state.seq, at_ms, words, raw))
+        state.queue.enqueue("\n\n".join(_texts(blocks)), words, state.seq, entry.timestamp)
     elif entry.operation == "popAll":
-        # The texts went back to the input box: nothing was sent.
         state.queue.clear()
-    elif entry.operation in ("dequeue", "remove") and state.queue:
-        named = (i for i, queued in enumerate(state.queue) if queued.raw == entry.content)
-        state.delivered.append((state.queue.pop(next(named, 0)), state.seq, at_ms))
+    elif entry.operation in ("dequeue", "remove"):
+        raw = entry.content if isinstance(entry.content, str) else None
+        state.queue.deliver(raw, state.seq, parse_ms(entry.timestamp))
 
 
-def _settle_queue(state: _State) -> None:
-    """Say every queued text that left no other trace: where it was delivered, or at the end if it still waits.
-
-    A trace is a user message that says the same, no later than three messages or a minute after the delivery (a fork
-    writes the older entries of its session in between), or one that the text was joined into. Each message is the
-    trace of one equal text only.
-    """
-    spoken = _spoken(state)
-    seqs = [seq for seq, _, _ in spoken]
-    by_key: dict[str, list[int]] = {}
-    for index, (_, _, text) in enumerate(spoken):
-        by_key.setdefault(_key(text), []).append(index)
-
-    def has_trace(queued: _Queued, delivered: int, at_ms: int | None) -> bool:
-        start, end = bisect_left(seqs, queued.seq), bisect_left(seqs, delivered) + 3
-        key = _key(_without_media(queued.words))
-        equal = by_key.get(key, [])
-        first = bisect_left(equal, start)
-        for position, index in enumerate(equal[first : first + 16], first):
-            said_ms = spoken[index][1]
-            gap = abs(said_ms - at_ms) if at_ms is not None and said_ms is not None else None
-            # The same word typed again much later is another one.
-            if (index < end and (gap is None or gap <= _SOON_MS)) or (gap is not None and gap <= _NEAR_MS):
-                del equal[position]
-                return True
-        words = queued.words.strip()
-        return any(
-            _holds(text.strip(), words) for _, _, text in spoken[max(start, end - _MANY) : end] if _key(text) != key
-        )
-
-    state.entry = -1
-    for queued, delivered, at_ms in state.delivered:
-        if queued.words.strip() and not has_trace(queued, delivered, at_ms):
-            state.seq = delivered
-            state.say("user", queued.kind or QUEUED, queued.words, at_ms, f"queue:{queued.seq}")
-    end_of_file = max((row[1] for row in state.tree), default=0) + 1
-    for queued in state.queue:
-        if queued.words.strip() and not has_trace(queued, queued.seq, queued.at_ms):
-            state.seq = max(end_of_file, queued.seq)
-            note = "typed while the model worked, not delivered when this was rendered"
-            state.say("notice", NOTE, note, queued.at_ms, f"note:{queued.seq}")
-            state.say("user", queued.kind or PENDING, queued.words, queued.at_ms, f"queue:{queued.seq}")
-
-
-def _spoken(state: _State) -> list[tuple[int, int | None, str]]:
-    """Place, time and words of each user message, without the entries that repeat an earlier one."""
-    first: dict[int, int] = {}
-    for row, (_, _, uuid_hash, *_) in enumerate(state.tree):
-        first.setdefault(uuid_hash, row)
-    messages: dict[str, tuple[int, int | None, list[str]]] = {}
-    for _, seq, speaker, _, text, at_ms, entry, message_id in state.messages:
-        if speaker == "user" and (entry < 0 or first[state.tree[entry][2]] == entry):
-            messages.setdefault(message_id, (seq, at_ms, []))[2].append(text)
-    return [(seq, at_ms, _without_media("\n\n".join(texts))) for seq, at_ms, texts in messages.values()]
-
-
-def _without_media(text: str) -> str:
-    """The words of a message: its placeholders for images and documents stand in places of their own."""
-    return "\n\n".join(part for part in text.split("\n\n") if part not in _MEDIA)
-
-
-def _holds(text: str, words: str) -> bool:
-    """True for a prompt that a queued text was joined into: at its start or end, or anywhere if it is no short word."""
-    if len(words) >= _SURE:
-        return f"\n{words}\n" in f"\n{text}\n"
-    return text.startswith(f"{words}\n") or text.endswith(f"\n{words}")
-
-
-def _key(text: str) -> str:
-    return " ".join(text.split())
+_JUDGES = {
+    "user": _judge_user,
+    "assistant": _judge_assistant,
+    "system": _judge_system,
+    "attachment": _judge_attachment,
+    "queue-operation": _judge_queue,
+}

@@ -120,5 +120,5 @@ def _after(text: str, name: str) -> str:
 
 def is_local_command(text: str) -> bool:
     """True for one line that calls a command of Claude Code's own, as the input queue and some prompts hold it."""
-    words = text.split()
-    return "\n" not in text.strip() and bool(words) and words[0][:1] == "/" and words[0][1:] in _LOCAL_COMMANDS
+    line = text.strip()
+    return line[:1] == "/" and "\n" not in line and line.split(None, 1)[0][1:] in _LOCAL_COMMANDS

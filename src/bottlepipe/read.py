@@ -49,13 +49,16 @@ class Block(msgspec.Struct, gc=False):
     content: msgspec.Raw = _NO_RAW
 
 
+Blocks = list[Block | str | None]
+
+
 class Message(msgspec.Struct, gc=False):
     """The API message inside an entry."""
 
     role: str | None = None
     id: str | None = None
     model: str | None = None
-    content: str | list[Block | str | None] | None = None
+    content: str | Blocks | None = None
 
 
 class Origin(msgspec.Struct, gc=False):
@@ -75,7 +78,7 @@ class Attachment(msgspec.Struct, rename="camel", gc=False):
     """An attachment entry's payload; only `queued_command` carries words of the user."""
 
     type: str = ""
-    prompt: str | list[Block | str | None] | None = None
+    prompt: str | Blocks | None = None
     command_mode: str | None = None
     origin: Origin | None = None
 
@@ -105,7 +108,7 @@ class Entry(msgspec.Struct, rename="camel", gc=False):
     message: Message | None = None
     attachment: Attachment | None = None
     compact_metadata: CompactMetadata | None = None
-    content: str | list[Block | str | None] | None = None
+    content: str | Blocks | None = None
     tool_use_result: msgspec.Raw = _NO_RAW
     user_feedback: msgspec.Raw = _NO_RAW
     line: int = msgspec.field(default=0, name="(line)")
