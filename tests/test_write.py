@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -244,15 +243,33 @@ def test_a_symlink_planted_as_the_lock_is_not_followed(
     assert [f"{ID}.md"] == files(folder)
 
 
-def test_what_a_killed_writer_left_is_cleaned_by_the_next(folder: Path, write: Callable[..., Written]) -> None:
-    """Its temporary files and its lock go; those of other sessions stay."""
+@pytest.mark.parametrize("outcome", [WRITTEN, KEPT_FULL])
+def test_what_a_killed_writer_left_is_cleaned_by_the_next(
+    folder: Path, write: Callable[..., Written], outcome: str
+) -> None:
+    """Its temporary files and locks go, whichever session it wrote, also when the next has nothing to write."""
     write()
-    (folder / "archive").mkdir()
-    for name in (f".{ID}~abc.tmp", f".{ID}.lock", f"archive/.{ID}~abc.tmp", f".{ID}5~abc.tmp", f".{ID}5.lock"):
+    for name in (f".{ID}~0123abcd.tmp", f".{ID}.lock", ".0ther~0123abcd.tmp", ".0ther.lock"):
         (folder / name).write_text("half")
-    write()
 
-    assert [f".{ID}5.lock", f".{ID}5~abc.tmp", f"{ID}.md", "archive"] == files(folder)
+    assert outcome == write(mode="full" if outcome == WRITTEN else "reconstructed").outcome
+    assert [f"{ID}.md"] == files(folder)
+
+
+def test_what_a_living_writer_holds_is_left_to_it(folder: Path, write: Callable[..., Written]) -> None:
+    """The lock and the new text of another session that is being written stay, as do hidden files of the user's."""
+    import fcntl
+
+    names = [".0ther.lock", ".0ther~0123abcd.tmp"]
+    folder.mkdir(parents=True)
+    (folder / ".gitignore").write_text("*")
+    (folder / ".notes~mine.tmp").write_text("mine")
+    with (folder / names[0]).open("w") as lock, (folder / names[1]).open("w") as text:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(text, fcntl.LOCK_EX)
+        write()
+
+        assert sorted([*names, ".gitignore", ".notes~mine.tmp", f"{ID}.md"]) == files(folder)
 
 
 def test_two_processes_that_write_one_session_leave_one_whole_bottle(folder: Path) -> None:
@@ -474,13 +491,59 @@ def test_a_symlink_as_the_archive_is_not_followed(folder: Path, write: Callable[
     assert before == (folder / f"{ID}.md").read_bytes()
 
 
-def test_what_a_killed_writer_of_a_named_file_left_goes_after_an_hour(tmp_path: Path) -> None:
-    """A young one may still be written."""
-    for name, age_s in ((".out.md~old.tmp", 7200), (".out.md~new.tmp", 0), (".other.md~old.tmp", 7200)):
+def test_what_a_killed_writer_of_a_named_file_left_goes(tmp_path: Path) -> None:
+    """What belongs to another file, or is still being written, or is the user's, stays."""
+    import fcntl
+
+    names = [".other.md~0123abcd.tmp", ".out.md~01234567.tmp", ".out.md~backup.tmp", ".out.md~89abcdef.tmp"]
+    for name in names:
         (tmp_path / name).write_text("half")
-        moment = time.time() - age_s
-        os.utime(tmp_path / name, (moment, moment))
+    with (tmp_path / names[1]).open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write_file(tmp_path / "out.md", ["text"])
 
-    write_file(tmp_path / "out.md", ["text"])
+    assert [*names[:3], "out.md"] == files(tmp_path)
 
-    assert [".other.md~old.tmp", ".out.md~new.tmp", "out.md"] == sorted(path.name for path in tmp_path.iterdir())
+
+def test_a_folder_that_may_be_written_but_not_listed_takes_a_named_file(tmp_path: Path) -> None:
+    """A drop box of the user's."""
+    if os.geteuid() == 0:
+        pytest.skip("root may list any folder")
+    (tmp_path / "box").mkdir(mode=0o300)
+    write_file(tmp_path / "box" / "out.md", ["text"])
+    (tmp_path / "box").chmod(0o700)
+
+    assert ["out.md"] == files(tmp_path / "box")
+
+
+def test_an_archived_bottle_that_still_stands_is_not_archived_twice(
+    folder: Path, write: Callable[..., Written]
+) -> None:
+    """A writer was killed between archiving and renaming: the next finds its copy."""
+    old = write(turns=2).path.read_bytes()
+    (folder / "archive").mkdir()
+    (folder / "archive" / f"17-{ID}.md").hardlink_to(folder / f"{ID}.md")
+
+    assert folder / "archive" / f"17-{ID}.md" == write(turns=1).archived
+    assert [f"17-{ID}.md"] == files(folder / "archive")
+    assert old == (folder / "archive" / f"17-{ID}.md").read_bytes()
+
+
+@needs_root
+def test_a_bottle_that_cannot_be_linked_is_copied_into_the_archive(folder: Path) -> None:
+    """Linux refuses links to other people's files; elsewhere a file system may know none."""
+    protected = Path("/proc/sys/fs/protected_hardlinks")
+    if not protected.exists() or protected.read_text().strip() != "1":
+        pytest.skip("links to other people's files are allowed here")
+    folder.mkdir(parents=True)
+    for above in (folder, folder.parent):
+        os.chown(above, 65534, 65534)
+    old = "".join(a_bottle(turns=9)[0])
+    (folder / f"{ID}.md").write_text(old)
+    (folder / f"{ID}.md").chmod(0o644)
+    limit = f"import fcntl, os; os.chdir({str(folder)!r}); os.setgid(65534); os.setuid(65534)"
+
+    assert [WRITTEN] == run_child(Path("."), limit=limit)
+    assert [f"{ID}.md", "archive", f"archive/1-{ID}.md"] == files(folder)
+    assert old == (folder / "archive" / f"1-{ID}.md").read_text()
+    assert (folder / "archive" / f"1-{ID}.md").stat().st_ino != (folder / f"{ID}.md").stat().st_ino
