@@ -221,7 +221,7 @@ def _make_private(folder: Path) -> None:
     """
     if folder.is_dir():
         if os.name != "nt" and (about := folder.stat()).st_mode & 0o077 and about.st_uid == os.geteuid():
-            folder.chmod(0o700)
+            folder.chmod(about.st_mode & 0o700)
     else:
         if not folder.parent.is_dir():
             _make_private(folder.parent)
