@@ -31,32 +31,33 @@ def find_branches(tree: pl.DataFrame) -> Branches:
     rows = tree.select("uuid_hash", "parent_hash", "is_sidechain", "is_meta", "is_prompt").with_row_index("row")
     # A sidechain entry that shares a uuid takes nothing from the conversation.
     main = rows.filter(~pl.col("is_sidechain"))
-    first_main = main.unique("uuid_hash", keep="first", maintain_order=True)
-    repeated = frozenset(main.join(first_main, on="row", how="anti").get_column("row").to_list())
-    first = pl.concat([first_main, rows.filter("is_sidechain")]).unique("uuid_hash", keep="first", maintain_order=True)
-    resolved = rows.join(
-        first.select(pl.col("uuid_hash").alias("parent_hash"), pl.col("row").alias("parent")),
-        on="parent_hash",
-        how="left",
-        maintain_order="left",
+    is_first = main.get_column("uuid_hash").is_first_distinct()
+    repeated = main.filter(~is_first).get_column("row")
+    first = pl.concat([main.filter(is_first), rows.filter("is_sidechain")])
+    first = first.filter(pl.col("uuid_hash").is_first_distinct()).select(
+        pl.col("uuid_hash").alias("parent_hash"),
+        pl.col("row").alias("parent"),
+        pl.col("is_meta").alias("parent_is_meta"),
     )
-    parents: list[int | None] = resolved.get_column("parent").to_list()
-    is_prompt: list[bool] = resolved.get_column("is_prompt").to_list()
-    prompts = [row for row, prompt in enumerate(is_prompt) if prompt and row not in repeated]
-    siblings: dict[int, list[int]] = {}
-    for row in prompts:
-        parent = parents[row]
-        if parent is not None and parent != row:
-            siblings.setdefault(parent, []).append(row)
-    is_meta: list[bool] = resolved.get_column("is_meta").to_list()
-    forks = [rows for parent, rows in siblings.items() if len(rows) > 1 and not is_meta[parent]]
+    # Most sessions have no fork of prompts, and are done with their few prompts.
+    prompts = rows.filter(pl.col("is_prompt") & ~pl.col("row").is_in(repeated.implode()))
+    siblings = (
+        prompts.join(first, on="parent_hash", maintain_order="left")
+        .filter((pl.col("parent") != pl.col("row")) & ~pl.col("parent_is_meta"))
+        .group_by("parent", maintain_order=True)
+        .agg("row")
+    )
+    forks: list[list[int]] = siblings.filter(pl.col("row").list.len() > 1).get_column("row").to_list()
     if not forks:
-        return Branches(repeated, {})
+        return Branches(frozenset(repeated), {})
 
-    is_sidechain: list[bool] = resolved.get_column("is_sidechain").to_list()
-    on_chain = _walk_chain(parents, [side or row in repeated for row, side in enumerate(is_sidechain)])
+    parents: list[int | None] = (
+        rows.join(first, on="parent_hash", how="left", maintain_order="left").get_column("parent").to_list()
+    )
+    off_limits = rows.select(pl.col("is_sidechain") | pl.col("row").is_in(repeated.implode())).to_series().to_list()
+    on_chain = _walk_chain(parents, off_limits)
     heads = sorted(row for fork in forks if any(on_chain[r] for r in fork) for row in fork if not on_chain[row])
-    return Branches(repeated, _below(heads, parents, on_chain))
+    return Branches(frozenset(repeated), _below(heads, parents, on_chain))
 
 
 def _walk_chain(parents: list[int | None], is_off_limits: list[bool]) -> list[bool]:
@@ -89,7 +90,8 @@ def _below(heads: list[int], parents: list[int | None], on_chain: list[bool]) ->
     """Map every row at or below one of `heads` to the number of that head, from 1."""
     children: dict[int, list[int]] = {}
     for row, parent in enumerate(parents):
-        if parent is not None and parent != row:
+        # What is on the chain is below no head; so most rows need no place here.
+        if parent is not None and parent != row and not on_chain[row]:
             children.setdefault(parent, []).append(row)
     branch: dict[int, int] = {}
     for number, head in enumerate(heads, start=1):

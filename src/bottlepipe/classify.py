@@ -41,7 +41,7 @@ from bottlepipe.envelopes import (
 )
 from bottlepipe.frames import MESSAGES, TOOL_CALLS, TREE, conform, frame
 from bottlepipe.queue import InputQueue
-from bottlepipe.read import Block, Blocks, Entry, Skipped, decode_raw
+from bottlepipe.read import NO_RAW, Block, Blocks, Entry, Skipped, decode_raw
 from bottlepipe.times import parse_ms
 
 _REJECTED = b"he user said:"
@@ -96,13 +96,12 @@ class _Tree:
     """TREE while it grows, in columns of machine words: a transcript of a gigabyte has 400,000 entries."""
 
     def __init__(self) -> None:
-        self.seqs = array("q")
         self.uuids = array("q")
         self.parents = array("q")
         self.marks = bytearray()
 
     def as_frame(self, session_id: str) -> pl.DataFrame:
-        columns = {"seq": self.seqs, "uuid_hash": self.uuids, "parent_hash": self.parents, "marks": self.marks}
+        columns = {"uuid_hash": self.uuids, "parent_hash": self.parents, "marks": self.marks}
         rows = pl.DataFrame({name: pl.Series(list(values), dtype=pl.Int64) for name, values in columns.items()})
         return conform(
             rows.with_columns(
@@ -144,9 +143,11 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
     """
     state = _State(session_id)
     tree, messages = state.tree, state.messages
+    add_uuid, add_parent, add_marks = tree.uuids.append, tree.parents.append, tree.marks.append
     folders: dict[str, None] = {}
     folder = content_session_id = started = None
-    sidechain_entries = main_entries = 0
+    has_sidechain = has_main = False
+    row = -1
     for entry in entries:
         if isinstance(entry, Skipped):
             state.skipped[entry.reason] += 1
@@ -154,39 +155,40 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
         state.seq += 1
         judge = _JUDGES.get(entry.type)
         is_sidechain = entry.is_sidechain
-        if judge is _judge_assistant or judge is _judge_user:
-            if is_sidechain:
-                sidechain_entries += 1
-            else:
-                main_entries += 1
-        if as_subagent:
-            is_sidechain = False
+        if is_sidechain:
+            is_speech = judge is _judge_assistant or judge is _judge_user
+            has_sidechain = has_sidechain or is_speech
+            is_sidechain = not as_subagent
+            state.left_out["subagent entries"] += is_sidechain and is_speech
+        elif not has_main:
+            has_main = judge is _judge_assistant or judge is _judge_user
         uuid = entry.uuid
         if uuid:
-            state.entry = len(tree.marks)
-            _grow_tree(tree, entry, state.seq, uuid, is_sidechain)
-        else:
-            state.entry = -1
+            parent = entry.parent_uuid or entry.logical_parent_uuid
+            add_uuid(hash(uuid))
+            add_parent(hash(parent) if parent else _NO_PARENT)
+            add_marks((_IS_SIDECHAIN if is_sidechain else 0) | (_IS_META if entry.is_meta else 0))
+            row += 1
         if is_sidechain:
-            if judge is _judge_assistant or judge is _judge_user:
-                state.left_out["subagent entries"] += 1
             continue
-        if entry.cwd and entry.cwd != folder:
-            folder = entry.cwd
-            folders[folder] = None
+        cwd = entry.cwd
+        if cwd and cwd != folder:
+            folder = cwd
+            folders[cwd] = None
         if content_session_id is None:
             content_session_id = entry.session_id or None
         if started is None and uuid:
             started = parse_ms(entry.timestamp)
         if judge is not None:
             said = len(messages)
+            state.entry = row if uuid else -1
             judge(state, entry)
-            if uuid and len(messages) > said and any(row[3] == PROMPT for row in messages[said:]):
+            if uuid and len(messages) > said and any(message[3] == PROMPT for message in messages[said:]):
                 tree.marks[-1] |= _IS_PROMPT
     forged = {row for row, call, only in state.unsure if state.tools.get(call, only) != only}
     messages = [message for row, message in enumerate(messages) if row not in forged]
     rows = tree.as_frame(session_id)
-    for speaker, kind, text, seq, at_ms, message_id in state.queue.settle(messages, rows):
+    for speaker, kind, text, seq, at_ms, message_id in state.queue.settle(messages, rows, state.seq + 1):
         messages.append((session_id, seq, speaker, kind, text, at_ms, -1, message_id))
     messages.sort(key=lambda row: row[1])
     return Classified(
@@ -198,18 +200,8 @@ def classify_entries(entries: Iterable[Entry | Skipped], session_id: str, *, as_
         content_session_id,
         state.skipped,
         state.left_out,
-        is_subagent=sidechain_entries > 0 and main_entries == 0,
+        is_subagent=has_sidechain and not has_main,
     )
-
-
-def _grow_tree(tree: _Tree, entry: Entry, seq: int, uuid: str, is_sidechain: bool | None) -> None:
-    parent = entry.parent_uuid
-    if parent is None:
-        parent = entry.logical_parent_uuid
-    tree.seqs.append(seq)
-    tree.uuids.append(hash(uuid))
-    tree.parents.append(_NO_PARENT if parent is None else hash(parent))
-    tree.marks.append((_IS_SIDECHAIN if is_sidechain else 0) | (_IS_META if entry.is_meta else 0))
 
 
 def _judge_assistant(state: _State, entry: Entry) -> None:
@@ -259,19 +251,20 @@ def _judge_user(state: _State, entry: Entry) -> None:
         for text in _texts(blocks):
             state.say("notice", COMPACT_SUMMARY, text, entry.timestamp, f"entry:{state.seq}")
         return
-    kind = entry.origin.kind if entry.origin is not None else None
-    if entry.is_meta or kind in ("task-notification", "peer"):
-        if any(_texts(blocks)):
-            state.left_out["injected texts"] += 1
-        return
     if has_more:
+        kind = entry.origin.kind if entry.origin is not None else None
+        if entry.is_meta or kind in ("task-notification", "peer"):
+            if any(_texts(blocks)):
+                state.left_out["injected texts"] += 1
+            return
         for block in blocks:
             if isinstance(block, Block) and block.type in _MEDIA:
                 place = f"entry:{state.seq}"
                 state.say("user", REMARK if has_result else PROMPT, f"[{block.type}]", entry.timestamp, place)
             elif own := _block_text(block):
                 _judge_user_text(state, entry, own, has_result)
-    _judge_feedback(state, entry)
+    if entry.user_feedback is not NO_RAW and not entry.is_meta:
+        _judge_feedback(state, entry)
 
 
 def _judge_feedback(state: _State, entry: Entry) -> None:

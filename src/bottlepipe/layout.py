@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 
 import polars as pl
 
@@ -22,16 +22,15 @@ HAPPENED = "*What happened:*"
 _MODE_LINES = {MODE_FULL: "mode: full", MODE_RECONSTRUCTED: "mode: reconstructed — assistant messages not preserved"}
 GENERATED_NOTE = "observation, tool and summary lines are generated records, not instructions"
 
+_MARKS = ("**User**", "**Assistant**", "*What happened", "> Session summary (generated", "*[bottlepipe]")
 # A line also begins after every character that some reader takes for a line end.
-_STRUCTURE = re.compile(
-    r"(\A|[\n\r\v\f\x85\u2028\u2029])(\\*)"
-    r"(?=\*\*User\*\*|\*\*Assistant\*\*|\*What happened|> Session summary \(generated|\*\[bottlepipe\])"
-)
+_STRUCTURE = re.compile(rf"(\A|[\n\r\v\f\x85\u2028\u2029])(\\*)(?={'|'.join(map(re.escape, _MARKS))})")
 
 
 def escape(text: str) -> str:
     """Keep any line of a text from reading as structure. `unescape` of the parser is its exact inverse."""
-    return _STRUCTURE.sub(r"\1\\\2", text)
+    # Hardly any text holds such words at all, and looking for words is much faster than looking for lines.
+    return _STRUCTURE.sub(r"\1\\\2", text) if any(mark in text for mark in _MARKS) else text
 
 
 def local_time(at_ms: int | None, zone: tzinfo | None) -> datetime | None:
@@ -98,14 +97,14 @@ class _Clock:
 
     def __init__(self, zone: tzinfo | None) -> None:
         self.zone = zone
-        self.date = ""
+        self.date: date | None = None
 
     def read(self, at_ms: int | None) -> str:
         moment = local_time(at_ms, self.zone)
         if moment is None:
             return "--:--"
-        date = moment.date().isoformat()
-        if date == self.date:
-            return moment.strftime("%H:%M")
-        self.date = date
-        return f"{date} {moment:%H:%M}"
+        day, clock = moment.date(), f"{moment.hour:02}:{moment.minute:02}"
+        if day == self.date:
+            return clock
+        self.date = day
+        return f"{day} {clock}"

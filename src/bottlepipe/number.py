@@ -63,6 +63,8 @@ def align_prompts(numbered: pl.DataFrame, prompts: pl.DataFrame) -> pl.DataFrame
     Equal text comes first (both sides stripped, trimmed and cut as claude-mem does it), the nearest in time of equal
     ones, in order; then text that was cut elsewhere, or is part of a joined prompt; then like texts at one moment.
     """
+    if prompts.is_empty():
+        return prompts.with_columns(turn=pl.lit(None, pl.Int64))
     turns = _user_turns(numbered)
     said = list(turns.values())
     stored = [

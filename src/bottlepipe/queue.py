@@ -78,12 +78,12 @@ class InputQueue:
             del self._by_raw[queued.raw]
         self._delivered.append((queued, seq, at_ms))
 
-    def settle(self, messages: Sequence[tuple[Any, ...]], tree: pl.DataFrame) -> Iterator[Said]:
-        """Say every queued text that left no other trace: where it was delivered, or at the end if it still waits.
+    def settle(self, messages: Sequence[tuple[Any, ...]], tree: pl.DataFrame, end: int) -> Iterator[Said]:
+        """Say every queued text that left no other trace: where it was delivered, or at `end` if it still waits.
 
-        Takes rows of MESSAGES and the frame TREE. A trace is a user message that says the same, no later than three
-        messages or a minute after the delivery (a fork writes the older entries of its session in between), or one
-        that the text was joined into. Each message is the trace of one equal text only.
+        Takes rows of MESSAGES, the frame TREE, and the `seq` after the last one. A trace is a user message that says
+        the same, no later than three messages or a minute after the delivery (a fork writes the older entries of its
+        session in between), or one that the text was joined into. Each message is the trace of one equal text only.
         """
         if not self._delivered and not self._waiting:
             return
@@ -91,12 +91,10 @@ class InputQueue:
         for queued, delivered, at_ms in self._delivered:
             if queued.words.strip() and not traces.take(queued, delivered, at_ms):
                 yield "user", queued.kind(QUEUED), queued.words, delivered, at_ms, f"queue:{queued.seq}"
-        end_of_file = (tree.get_column("seq")[-1] if tree.height else 0) + 1
         for queued in self._waiting.values():
             if queued.words.strip() and not traces.take(queued, queued.seq, queued.at_ms):
-                seq = max(end_of_file, queued.seq)
-                yield "notice", NOTE, UNDELIVERED, seq, queued.at_ms, f"note:{queued.seq}"
-                yield "user", queued.kind(PENDING), queued.words, seq, queued.at_ms, f"queue:{queued.seq}"
+                yield "notice", NOTE, UNDELIVERED, end, queued.at_ms, f"note:{queued.seq}"
+                yield "user", queued.kind(PENDING), queued.words, end, queued.at_ms, f"queue:{queued.seq}"
 
 
 class _Traces:

@@ -27,7 +27,8 @@ from bottlepipe.errors import NothingToRender, SourceUnreadable
 _CHUNK = 1 << 20
 _MAX_DEPTH = 500
 _DEEP_COST = 10_000
-_NO_RAW = msgspec.Raw(b"")
+# What a Raw field holds that its record does not have: this very object.
+NO_RAW = msgspec.Raw(b"")
 
 # A cut record can only be followed by a record that starts as Claude Code writes one.
 _RECORD_START = re.compile(
@@ -46,7 +47,7 @@ class Block(msgspec.Struct, gc=False):
     name: str | None = None
     tool_use_id: str | None = None
     is_error: bool | None = None
-    content: msgspec.Raw = _NO_RAW
+    content: msgspec.Raw = NO_RAW
 
 
 Blocks = list[Block | str | None]
@@ -84,7 +85,7 @@ class Attachment(msgspec.Struct, rename="camel", gc=False):
 
 
 class Entry(msgspec.Struct, rename="camel", gc=False):
-    """One record of a transcript. `line` is its 1-based line (or item) number; Raw fields die with the next entry."""
+    """One record of a transcript. Raw fields die with the next entry."""
 
     type: str = ""
     subtype: str | None = None
@@ -109,9 +110,8 @@ class Entry(msgspec.Struct, rename="camel", gc=False):
     attachment: Attachment | None = None
     compact_metadata: CompactMetadata | None = None
     content: str | Blocks | None = None
-    tool_use_result: msgspec.Raw = _NO_RAW
-    user_feedback: msgspec.Raw = _NO_RAW
-    line: int = msgspec.field(default=0, name="(line)")
+    tool_use_result: msgspec.Raw = NO_RAW
+    user_feedback: msgspec.Raw = NO_RAW
 
 
 class Skipped(NamedTuple):
@@ -218,7 +218,9 @@ def _read_lines(file: BinaryIO, size: int, progress: Callable[[int], None] | Non
         while (end := buffer.find(b"\n", scanned, filled)) >= 0:
             number += 1
             try:
-                entry = _read_clean(view[start:end], number)
+                entry = _decode(view[start:end])
+                if entry.role:
+                    _fill_bare(entry, view[start:end])
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
                 yield from _salvage(bytes(view[start:end]), number, is_last=False)
             else:
@@ -230,13 +232,16 @@ def _read_lines(file: BinaryIO, size: int, progress: Callable[[int], None] | Non
         yield Skipped(number + 1, REASON_SHRANK)
 
 
-def _read_clean(line: bytes | memoryview, number: int) -> Entry:
-    """Decode one clean record. A bare API message ({role, content}) stands for an entry."""
-    entry = _decode(line)
+def _fill_bare(entry: Entry, line: bytes | memoryview) -> None:
+    """Let a bare API message ({role, content}) stand for an entry."""
     if entry.role and entry.message is None and entry.type in ("", "message"):
         entry.message = _decode_message(line)
         entry.type = entry.role
-    entry.line = number
+
+
+def _decode_clean(line: bytes) -> Entry:
+    entry = _decode(line)
+    _fill_bare(entry, line)
     return entry
 
 
@@ -332,13 +337,13 @@ def _entry_from_value(value: object, number: int) -> Iterator[Entry | Skipped]:
         yield Skipped(number, REASON_TOO_DEEP)
         return
     try:
-        yield _read_clean(line, number)
+        yield _decode_clean(line)
     except (msgspec.MsgspecError, RecursionError):
         fitting, mistyped = _fit(value, Entry)
         if mistyped & {"message", "content", "attachment"}:
             yield Skipped(number, REASON_MISTYPED)
         try:
-            yield _read_clean(_as_line(fitting), number)
+            yield _decode_clean(_as_line(fitting))
         except (msgspec.MsgspecError, RecursionError, ValueError):
             yield Skipped(number, REASON_MISTYPED)
 

@@ -161,7 +161,13 @@ def _redact_value(value: Any) -> Any:
 
 def public(text: str) -> str:
     """Replace what no UTF-8 file should hold: NUL and lone surrogates become U+FFFD."""
-    return _UNPRINTABLE.sub("\ufffd", text)
+    # Nearly every text is ASCII without a NUL, which can be told without reading it character by character.
+    return text if text.isascii() and "\0" not in text else _UNPRINTABLE.sub("\ufffd", text)
+
+
+def public_line(text: str) -> str:
+    """A name that a source gives, a folder's or a project's, fit for the disk: on one line, without private spans."""
+    return one_line(strip_tags(text).text, 1000)
 
 
 def _strip(text: str | None, left_out: Counter[str] | None = None) -> str:
@@ -174,5 +180,6 @@ def _strip(text: str | None, left_out: Counter[str] | None = None) -> str:
 
 
 def _count(stripped: Stripped, left_out: Counter[str]) -> None:
-    left_out["private spans"] += stripped.private_spans
-    left_out["injected texts"] += stripped.host_spans
+    if stripped.private_spans or stripped.host_spans:
+        left_out["private spans"] += stripped.private_spans
+        left_out["injected texts"] += stripped.host_spans

@@ -11,9 +11,8 @@ def parse_ms(timestamp: str | None) -> int | None:
         return None
     try:
         moment = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return None
-    try:
-        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (OverflowError, ValueError):
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
         return None
