@@ -44,6 +44,12 @@ def whole_text(session: str, number: int, archives: bool) -> bytes:
     return "".join(text_of(session, number, turns_of(number, archives))[0]).encode()
 
 
+def standing_of(folder: Path, session: str) -> int:
+    """The number of the bottle that stands, 0 for none."""
+    path = folder / f"{session}.md"
+    return int(path.read_bytes().split(b"project: ")[1].split(b" ")[0]) if path.exists() else 0
+
+
 def write_one(folder: Path, session: str, number: int, archives: bool) -> None:
     """Write one bottle as a run of bottlepipe does; the session NAMED stands for a file that the user named."""
     pieces, standing = text_of(session, number, turns_of(number, archives))

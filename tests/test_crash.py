@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import random
 import shutil
+import stat
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from crash_writer import NAMED, Writer, whole_text, write_one
+from bottle_parser import parse_bottle
+from crash_writer import NAMED, Writer, standing_of, text_of, whole_text, write_one
+from transcripts import SESSION, as_file, as_line, numbered, stamp, user
+
+from bottlepipe.errors import WriteFailed
+from bottlepipe.write import read_standing, write_bottle, write_file
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -41,12 +54,10 @@ def hidden(folder: Path) -> list[str]:
 
 def standing(folder: Path, session: str, archives: bool) -> int:
     """The number of the bottle that stands, 0 for none; it is whole to the last byte."""
-    path = folder / f"{session}.md"
-    if not path.exists():
-        return 0
-    text = path.read_bytes()
-    number = int(text.split(b"project: ")[1].split(b" ")[0])
-    assert whole_text(session, number, archives) == text, f"{path} is torn"
+    number = standing_of(folder, session)
+    if number:
+        path = folder / f"{session}.md"
+        assert whole_text(session, number, archives) == path.read_bytes(), f"{path} is torn"
     return number
 
 
@@ -148,3 +159,272 @@ def test_a_kill_before_any_line_leaves_whole_bottles(memory_folder: Path, writer
     assert now == 4
     assert at_line > 40, "the kills were not in the write"
     print(f"{scene}: killed before each of {at_line - 1} lines")
+
+
+def test_a_kill_does_not_disturb_the_living(folder: Path, writer: Writer) -> None:
+    """While one process writes a session, the next runs of others tidy up after the killed, and only after them."""
+    with Writer() as other:
+        other.start(folder=folder, sessions=["living"], first=1)
+        for number in range(2, 40, 2):
+            writer.start(folder=folder, sessions=["a"], first=number)
+            time.sleep(0.01)
+            writer.kill()
+            write_one(folder, "b", number, False)
+            assert [] == [name for name in hidden(folder) if not name.startswith(".living")]
+        said = other.kill()
+
+    assert [f"wrote living {number}" for number in range(1, len(said) + 1)] == said
+    assert len(said) > 3
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    """A session of 200 kB of text."""
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(as_file(user(f"{number} " + "word " * 2000) for number in range(20)))
+    return path
+
+
+def test_a_killed_render_leaves_a_whole_bottle(run_cli: Run, transcript: Path, home: Path) -> None:
+    """The command itself, killed when it has begun to write or a moment later, over no bottle, leftovers, and a bottle."""
+    transcript.write_bytes(as_file(user(f"{number} " + "word " * 2000) for number in range(500)))
+    bottle = home / ".claude-mem" / "bottles" / f"{SESSION}.md"
+    command = [sys.executable, "-m", "bottlepipe", "render", str(transcript), "--no-db"]
+    left: Counter[str] = Counter()
+    possible: set[int | None] = {None}
+    bottle.parent.mkdir(parents=True)
+    for number in range(4):
+        possible.add(transcript.stat().st_size)
+        before = set(hidden(bottle.parent))
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and not any(
+                name.endswith(".tmp") and name not in before for name in os.listdir(bottle.parent)
+            ):
+                time.sleep(0.0003)
+            time.sleep(0.003 * (number % 2))
+            process.kill()
+        left["text half-way" if set(hidden(bottle.parent)) - before else "nothing"] += 1
+        found = read_standing(bottle)
+        assert (found.source_bytes if found else None) in possible
+        if found:
+            assert found.user_turns == len(parse_bottle(bottle.read_text()).messages)
+        if number % 2:
+            assert run_cli("render", transcript, "--no-db").returncode == 0
+            assert [bottle] == list(bottle.parent.iterdir())
+            assert found is None or found.user_turns <= len(parse_bottle(bottle.read_text()).messages)
+            possible = {transcript.stat().st_size}
+        with transcript.open("ab") as file:
+            file.write(as_line(user(f"later {number}", uuid=f"l{number}", timestamp=stamp(1000 + number))))
+    print(f"kills of `render` left {dict(left)}")
+    assert left["text half-way"], "no kill hit a write"
+
+
+def test_a_full_or_read_only_disk_is_one_clear_error(tmp_path: Path) -> None:
+    """Whatever the write was about to do: no page or no inode for the lock, the text, the archive. What was there stays."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    private = ["unshare", "--user", "--map-root-user", "--mount"]
+    probe = [*private, "mount", "-t", "tmpfs", "tmpfs", str(disk)]
+    if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("no small disk can be mounted here")
+    script = Path(__file__).parent / "small_disk.py"
+
+    done = subprocess.run([*private, sys.executable, script, disk], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    cases = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [] == [case for case in cases if case[-1]]
+    errors = Counter((what, error.split(": ")[-1]) for what, *_, error, _ in cases if error)
+    full = "No space left on device; free some space; the bottle that was there is unchanged"
+    read_only = "Read-only file system; check the folder and its permissions, or print it with `-o -`"
+    # Of the 4 kinds of write: the long text always and the short one without a page; no inode, one for the lock only,
+    # one or two too few to archive.
+    assert {("space", full): 5 * 4, ("inodes", full): 4 + 3 + 1 + 1, ("right to write", read_only): 4} == errors
+
+
+def test_a_render_over_the_size_limit_fails_with_one_clear_error(run_cli: Run, transcript: Path, home: Path) -> None:
+    """Exit code 1, the old bottle, nothing else."""
+    bottle = home / ".claude-mem" / "bottles" / f"{SESSION}.md"
+    bottle.parent.mkdir(parents=True)
+    bottle.write_text("old")
+    command = f"ulimit -f 100; {sys.executable} -m bottlepipe render {transcript} --no-db"
+
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert [
+        f"bottlepipe: {bottle}: cannot be written: File too large",
+        "hint: raise the file size limit; the bottle that was there is unchanged",
+    ] == done.stderr.splitlines()
+    assert bottle.read_text() == "old"
+    assert [bottle] == list(bottle.parent.iterdir())
+
+
+@pytest.mark.parametrize("mode", [0o500, 0o555])
+def test_a_read_only_folder_is_one_clear_error(transcript: Path, home: Path, mode: int) -> None:
+    """It stays read-only, and the old bottle stays."""
+    command = [sys.executable, "-m", "bottlepipe", "render", str(transcript), "--no-db"]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root can write anywhere, and nothing here takes that from it")
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
+    bottle = home / ".claude-mem" / "bottles" / f"{SESSION}.md"
+    bottle.parent.mkdir(parents=True)
+    bottle.write_text("old")
+    bottle.parent.chmod(mode)
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    now = stat.S_IMODE(bottle.parent.stat().st_mode)
+    bottle.parent.chmod(0o700)
+
+    assert done.returncode == 1
+    assert [
+        f"bottlepipe: {bottle}: cannot be written: Permission denied",
+        "hint: check the folder and its permissions, or print it with `-o -`",
+    ] == done.stderr.splitlines()
+    assert now == 0o500
+    assert bottle.read_text() == "old"
+    assert [bottle] == list(bottle.parent.iterdir())
+
+
+def pieces_and(deed: Callable[[], object], text: list[str]) -> Iterator[str]:
+    """The pieces of a text; half-way something happens."""
+    yield from text[:2]
+    deed()
+    yield from text[2:]
+
+
+@pytest.mark.parametrize("archives", [False, True])
+@pytest.mark.parametrize("instead", ["nothing", "a folder", "a symlink", "a file"])
+def test_a_folder_that_is_moved_away_during_the_write(folder: Path, instead: str, archives: bool) -> None:
+    """One clear error; it keeps the old bottle and nothing else, and what is in its place gets nothing."""
+    write_one(folder, "a", 2, archives)
+    moved, elsewhere = folder.parent / "moved", folder.parent / "elsewhere"
+    elsewhere.mkdir()
+
+    def move() -> None:
+        folder.rename(moved)
+        if instead == "a folder":
+            folder.mkdir()
+        elif instead == "a symlink":
+            folder.symlink_to(elsewhere)
+        elif instead == "a file":
+            folder.write_text("mine")
+
+    text, state = text_of("a", 4, 1)
+    with pytest.raises(WriteFailed, match=r"a\.md: cannot be written: its folder was moved or replaced meanwhile"):
+        write_bottle(folder, "a", pieces_and(move, text), state, 4)
+
+    assert standing(moved, "a", archives) == 2
+    assert {"a.md", "archive"} >= {path.name for path in moved.iterdir()}
+    assert [] == [*elsewhere.iterdir(), *(folder.iterdir() if folder.is_dir() else [])]
+
+
+def test_a_folder_that_is_moved_and_linked_to_is_still_the_folder(folder: Path) -> None:
+    """The user moves the bottles to another disk and leaves a symlink: the write goes on there."""
+    moved = folder.parent / "moved"
+    text, state = text_of("a", 4)
+
+    def move() -> None:
+        folder.rename(moved)
+        folder.symlink_to(moved)
+
+    write_bottle(folder, "a", pieces_and(move, text), state, 4)
+
+    assert standing(moved, "a", False) == 4
+    assert ["a.md"] == [path.name for path in moved.iterdir()]
+
+
+def test_a_folder_that_is_removed_during_the_write(folder: Path) -> None:
+    """One clear error for a bottle and for a named file, and the folder is not made again."""
+    text, state = text_of("a", 4)
+    for name in ("a", NAMED):
+        folder.mkdir(parents=True)
+        pieces = pieces_and(lambda: shutil.rmtree(folder), text)
+        with pytest.raises(WriteFailed, match="cannot be written: its folder was moved or replaced meanwhile"):
+            write_file(folder / f"{NAMED}.md", pieces) if name == NAMED else write_bottle(
+                folder, name, pieces, state, 4
+            )
+        assert not folder.exists()
+
+
+@pytest.mark.parametrize("archives", [False, True])
+@pytest.mark.parametrize("instead", ["a folder", "a symlink", "a pipe", "nothing"])
+def test_a_bottle_that_is_replaced_during_the_write(folder: Path, instead: str, archives: bool) -> None:
+    """A folder in its place is one clear error; anything else gives way to the new bottle and is not followed."""
+    write_one(folder, "a", 2, archives)
+    path, target = folder / "a.md", folder.parent / "target"
+    target.write_text("mine")
+
+    def replace() -> None:
+        path.unlink()
+        if instead == "a folder":
+            path.mkdir()
+        elif instead == "a symlink":
+            path.symlink_to(target)
+        elif instead == "a pipe":
+            os.mkfifo(path)
+
+    text, state = text_of("a", 4, 1)
+    pieces = pieces_and(replace, text)
+    if instead == "a folder":
+        with pytest.raises(WriteFailed, match=r"a\.md: cannot be written: Is a directory"):
+            write_bottle(folder, "a", pieces, state, 4)
+    else:
+        write_bottle(folder, "a", pieces, state, 4)
+        assert standing(folder, "a", False) == 4
+        assert not path.is_symlink()
+    assert target.read_text() == "mine"
+    assert {"a.md", "archive"} >= {path.name for path in folder.iterdir()}
+    assert [] == hidden(folder)
+
+
+_RENDER_AGAIN = """
+import sys
+from bottlepipe.cli import run
+for _ in range(int(sys.argv[2])):
+    code = run(["render", sys.argv[1], "--no-db", "--json"])
+    if code:
+        sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_processes_that_render_one_growing_session_agree(tmp_path: Path, home: Path, run_cli: Run, count: int) -> None:
+    """At every moment a whole bottle stands, never an older one than before, and in the end the newest."""
+    times = {2: 6, 8: 3}[count]
+    transcript = tmp_path / f"{SESSION}.jsonl"
+    bottle = home / ".claude-mem" / "bottles" / f"{SESSION}.md"
+    command = [sys.executable, "-c", _RENDER_AGAIN, str(transcript), str(times)]
+    entries = numbered(user(f"message {number}") for number in range(100_000))
+    seen = [0]
+    with transcript.open("ab", buffering=0) as growing:
+        growing.write(as_line(entries[0]))
+        children = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(count)
+        ]
+        told = [ThreadPoolExecutor(1).submit(child.communicate) for child in children]
+        for entry in entries[1:]:
+            growing.write(as_line(entry))
+            with contextlib.suppress(FileNotFoundError):
+                parsed = parse_bottle(bottle.read_text())
+                bytes_read = int(parsed.header["source"].split()[0])
+                assert bytes_read >= seen[-1]
+                assert [("user", f"message {number}") for number in range(len(parsed.messages))] == parsed.messages
+                seen.append(bytes_read)
+            if all(future.done() for future in told):
+                break
+            time.sleep(0.005)
+
+    facts = []
+    for future in told:
+        words, complaints = future.result()
+        assert words.count('"outcome"') == times, complaints
+        facts += [int(line.split(": ")[1].rstrip(",")) for line in words.splitlines() if '"source_bytes"' in line]
+    assert len(set(seen)) > 3, "the bottle did not grow while it was looked at"
+    standing = read_standing(bottle)
+    assert standing is not None
+    assert standing.source_bytes == max(facts)
+    assert run_cli("render", transcript, "--no-db").returncode == 0
+    assert parse_bottle(bottle.read_text()).header["source"] == f"{transcript.stat().st_size} bytes of transcript"
+    assert [bottle] == list(bottle.parent.iterdir())

@@ -264,6 +264,8 @@ def _temporary(folder: _Folder, prefix: str, pieces: Iterable[bytes]) -> Iterato
             os.fsync(descriptor)
             if os.name == "nt":
                 file.close()  # an open file cannot be renamed there
+            if not folder.is_in_place():
+                raise OSError(errno.ENOENT, "its folder was moved or replaced meanwhile")
             yield name
     finally:
         with contextlib.suppress(OSError):
@@ -271,22 +273,25 @@ def _temporary(folder: _Folder, prefix: str, pieces: Iterable[bytes]) -> Iterato
 
 
 def _put(folder: _Folder, temporary: str, name: str) -> None:
-    if not folder.is_in_place():
-        raise OSError(errno.ENOENT, "its folder was moved or replaced meanwhile")
     folder.rename(temporary, name, folder)
     folder.sync()
 
 
-def _archive(folder: _Folder, session_id: str, now_ms: int) -> Path:
-    """Keep the old bottle: a hard link where the file system has them, so that nothing is missing at any moment."""
+def _archive(folder: _Folder, session_id: str, now_ms: int) -> Path | None:
+    """Keep the old bottle: a hard link where the file system has them, so that nothing is missing at any moment.
+
+    Returns where it went; None when it has gone meanwhile.
+    """
     name = f"{session_id}.md"
     path = folder.path / ARCHIVE
+    old = folder.stat(name)
+    if old is None or not stat.S_ISREG(old.st_mode):
+        return None
     if path.is_symlink():
         raise OSError(errno.ELOOP, "its archive folder is a symbolic link")
     _make_private(path)
     with _opened(path) as archive:
-        old = folder.stat(name)
-        if old is not None and old.st_nlink > 1:
+        if old.st_nlink > 1:
             # A writer may have been killed between archiving and renaming: then it is there already.
             for kept in archive.names():
                 if kept.endswith(f"-{name}") and (about := archive.stat(kept)) and os.path.samestat(about, old):
