@@ -306,7 +306,7 @@ def _judge_user_text(state: _State, entry: Entry, text: str, has_result: bool) -
     if kind in (COMMAND, LOCAL_COMMAND) and entry.prompt_id and state.typed == (entry.prompt_id, own):
         # Some versions write the command as it was typed first, and then again in its envelope.
         return
-    if kind == PROMPT:
+    if kind == PROMPT and own.lstrip()[:1] == "/":
         state.typed = (entry.prompt_id, own.strip())
     if kind == PROMPT and has_result:
         kind = REMARK

@@ -44,7 +44,10 @@ def local_time(at_ms: int | None, zone: tzinfo | None) -> datetime | None:
 
 
 def render_bottle(header: Header, timeline: pl.DataFrame, request: str, zone: tzinfo | None) -> Iterator[str]:
-    """Yield the pieces of a bottle. `request` is the first genuine user prompt, "" for none; the rest is TIMELINE."""
+    """Yield the pieces of a bottle, each text by itself so that a long one is not copied.
+
+    `request` is the first genuine user prompt, "" for none; the rest is TIMELINE.
+    """
     yield from _render_header(header, zone)
     if request:
         yield "## Original request\n"
@@ -60,9 +63,13 @@ def render_bottle(header: Header, timeline: pl.DataFrame, request: str, zone: tz
             yield "\n"
         match speaker:
             case "user":
-                yield ("" if before == "rule" else "---\n") + f"**User** ({clock.read(at_ms)})\n{escape(text)}\n\n"
+                yield ("" if before == "rule" else "---\n") + f"**User** ({clock.read(at_ms)})\n"
+                yield escape(text)
+                yield "\n\n"
             case "assistant":
-                yield f"**Assistant** ({clock.read(at_ms)})\n{escape(text)}\n\n"
+                yield f"**Assistant** ({clock.read(at_ms)})\n"
+                yield escape(text)
+                yield "\n\n"
             case "observation":
                 yield ("" if before == "observation" else f"{HAPPENED}\n") + f"- [#{ref}] {text}\n"
             case "summary":

@@ -16,18 +16,18 @@ from bottlepipe.branch import announce_branches, find_branches, mark_branches
 from bottlepipe.classify import Classified, classify_entries
 from bottlepipe.envelopes import COMPACT_SUMMARY
 from bottlepipe.errors import BottlepipeError, ExcludedProject, NothingToRender
-from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_CALLS, TOOL_USES, empty
+from bottlepipe.frames import MESSAGES, OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_CALLS, TOOL_USES, TREE, empty
 from bottlepipe.header import MODE_FULL, MODE_RECONSTRUCTED, Header, describe_contents, describe_left_out, tell_left_out
 from bottlepipe.join import join_timeline
-from bottlepipe.layout import render_bottle
+from bottlepipe.layout import REQUEST_LENGTH, render_bottle
 from bottlepipe.locate import SessionRef, is_safe_id, locate_session, ref_of_file
 from bottlepipe.memory import Memory, read_memory, read_stored_sessions
 from bottlepipe.number import align_prompts, insert_stored, number_messages, place_rows
 from bottlepipe.read import Entry, Skipped, open_transcript, read_entries
 from bottlepipe.reconstruct import assign_turns, reconstruct_messages
-from bottlepipe.redact import public_next_steps, redact_messages, redact_observations, redact_summaries
+from bottlepipe.redact import public_line, public_next_steps, redact_messages, redact_observations, redact_summaries
 from bottlepipe.settings import Settings
-from bottlepipe.task import current_task, ends_mid_turn, original_request
+from bottlepipe.task import current_task, ends_mid_turn, find_requests, original_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,8 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
     numbered, observations = _drop_rewound(numbered, observations, options, left_out)
 
     messages = redact_messages(numbered.filter(pl.col("kind") != COMPACT_SUMMARY), left_out)
+    # A conversation can be large, and from here on nobody needs its raw words.
+    numbered = numbered.drop("text")
     public_observations = redact_observations(observations, left_out)
     # In a full bottle the conversation itself is there; a summary is the observer's words.
     shown = summaries if mode == MODE_RECONSTRUCTED else summaries.clear()
@@ -192,15 +194,17 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
     started = classified.started_ms if classified else None
     header = Header(
         session_id=session.ref.bottle_id,
-        project=cwd or project,
+        project=public_line(cwd or project),
         started_ms=started if started is not None else timeline.get_column("at_ms").drop_nulls().min(),  # type: ignore[arg-type]
         rendered=now,
         mode=mode,
         facts=_facts(session, memory, settings, mode, tally, told, problem),
     )
     rewound = numbered.filter(pl.col("branch") != 0).get_column("message").unique()
-    users = messages.filter((pl.col("speaker") == "user") & ~pl.col("message").is_in(rewound.implode()))
-    text = "".join(render_bottle(header, timeline, original_request(users), settings.zone))
+    requests = find_requests(messages, rewound)
+    request = original_request(messages, requests, REQUEST_LENGTH + 1)
+    task = current_task(messages, requests, public_next_steps(summaries))
+    text = "".join(render_bottle(header, timeline, request, settings.zone))
     return Bottle(
         session_id=session.ref.bottle_id,
         mode=mode,
@@ -213,7 +217,7 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
         left_out=told,
         notes=tuple(memory.notes),
         problem=problem,
-        current_task=current_task(users, public_next_steps(summaries)),
+        current_task=task,
         ends_mid_turn=mode == MODE_FULL and ends_mid_turn(numbered, tool_calls),
     )
 
@@ -239,7 +243,10 @@ def _stand(classified: Classified, options: Options, left_out: Counter[str]) -> 
         if options.all_branches:
             left_out["rewound branches"] = 0
             messages = announce_branches(messages)
-    return number_messages(messages), mark_branches(classified.tool_calls, branches)
+    tool_calls = mark_branches(classified.tool_calls, branches)
+    # What stands is in the new frames; no second copy of the conversation is kept.
+    classified.messages, classified.tool_calls, classified.tree = empty(MESSAGES), empty(TOOL_CALLS), empty(TREE)
+    return number_messages(messages), tool_calls
 
 
 def _is_renderable(numbered: pl.DataFrame) -> bool:

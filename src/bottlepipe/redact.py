@@ -28,11 +28,20 @@ def join_blocks(numbered: pl.DataFrame) -> pl.DataFrame:
 
     The text is raw: its blocks, joined with a blank line.
     """
-    return numbered.group_by("message", maintain_order=True).agg(
-        pl.col("session_id", "turn", "speaker", "kind", "message_id", "branch").first(),
-        pl.col("text").str.join("\n\n"),
-        pl.col("at_ms").drop_nulls().first(),
+    columns = ("message", "session_id", "turn", "speaker", "kind", "message_id", "branch", "text", "at_ms")
+    # Most messages are one block. Those go on as they are, so that no second copy of a long text is made.
+    is_single = pl.len().over("message") == 1
+    several = (
+        numbered.filter(~is_single)
+        .group_by("message", maintain_order=True)
+        .agg(
+            pl.col("session_id", "turn", "speaker", "kind", "message_id", "branch").first(),
+            pl.col("text").str.join("\n\n"),
+            pl.col("at_ms").drop_nulls().first(),
+        )
     )
+    single = numbered.filter(is_single).select(columns)
+    return pl.concat([single, several.select(columns)]).sort("message", maintain_order=True)
 
 
 def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
@@ -11,35 +11,39 @@ from bottlepipe.clauses import one_line
 from bottlepipe.envelopes import BASH, LOCAL_COMMAND, PRIVATE_KIND
 
 TASK_LENGTH = 300
+_ENOUGH = 100_000  # characters to find a task's one line in
+_NO_WORDS = r"\A(?:\s|\[(?:image|document)\])*\z"
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
 
-def _genuine(users: pl.DataFrame) -> pl.DataFrame:
-    """User messages that ask for something in words that may be shown."""
-    is_other = pl.col("kind").is_in([LOCAL_COMMAND, BASH, PRIVATE_KIND])
-    has_words = pl.col("public_text").str.replace_all(r"\[(?:image|document)\]", "").str.strip_chars() != ""
-    return users.filter(~is_other & has_words)
+def find_requests(messages: pl.DataFrame, rewound: pl.Series) -> list[int]:
+    """The rows of PUBLIC messages in which the user asks for something in words that may be shown.
+
+    `rewound` names the messages that do not stand. Rows, not a smaller frame: that would copy the texts.
+    """
+    is_other = (pl.col("speaker") != "user") | pl.col("kind").is_in([LOCAL_COMMAND, BASH, PRIVATE_KIND])
+    is_wordless = pl.col("public_text").str.contains(_NO_WORDS)
+    is_request = ~is_other & ~is_wordless & ~pl.col("message").is_in(rewound.implode())
+    return messages.select(is_request.arg_true()).to_series().to_list()
 
 
-def original_request(users: pl.DataFrame) -> str:
-    """The first genuine prompt among PUBLIC user messages, whole; "" for none."""
-    genuine = _genuine(users)
-    return str(genuine.get_column("public_text")[0]) if genuine.height else ""
+def original_request(messages: pl.DataFrame, requests: Sequence[int], length: int) -> str:
+    """The first `length` characters of the first of `requests`, which are rows of `messages`; "" for none."""
+    return str(messages.get_column("public_text")[requests[0]])[:length] if requests else ""
 
 
-def current_task(users: pl.DataFrame, next_steps: Iterable[tuple[int | None, str]]) -> str:
-    """The newer of the last genuine prompt and the last summary's next steps, as one line without astral characters.
+def current_task(messages: pl.DataFrame, requests: Sequence[int], next_steps: Iterable[tuple[int | None, str]]) -> str:
+    """The newer of the last request and the last summary's next steps, as one line without astral characters.
 
-    `next_steps` are (Unix milliseconds, public text), oldest first.
+    `requests` are rows of `messages`; `next_steps` are (Unix milliseconds, public text), oldest first.
     """
     task, task_ms = "", None
-    genuine = _genuine(users)
-    if genuine.height:
-        task, task_ms = genuine.select("public_text", "at_ms").row(-1)
+    if requests:
+        task, task_ms = messages.select("public_text", "at_ms").row(requests[-1])
     for at_ms, steps in next_steps:
         if task_ms is None or (at_ms is not None and at_ms >= task_ms):
             task = steps
-    return one_line(_ASTRAL.sub("", task), TASK_LENGTH)
+    return one_line(_ASTRAL.sub("", task[:_ENOUGH]), TASK_LENGTH)
 
 
 def ends_mid_turn(numbered: pl.DataFrame, tool_calls: pl.DataFrame) -> bool:
