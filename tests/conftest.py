@@ -27,6 +27,8 @@ connection.close()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="Accept what is rendered now as the golden bottles.")
     parser.addoption("--kills", type=int, default=200, help="How often a writer is killed at a random moment.")
+    parser.addoption("--fuzz-seconds", type=float, default=0, help="Fuzz this long, on seeds never played before.")
+    parser.addoption("--fuzz-seed", type=int, help="Play this one case of the fuzz tests.")
     parser.addoption("--kill-seed", type=int, help="Seed of those moments; a new one each time without it.")
 
 
