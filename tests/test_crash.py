@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,11 @@ from bottle_parser import parse_bottle
 from crash_writer import NAMED, Writer, standing_of, text_of, whole_text, write_one
 from transcripts import SESSION, as_file, as_line, numbered, stamp, user
 
+from bottlepipe.bottle import Bottle
 from bottlepipe.errors import WriteFailed
+from bottlepipe.locate import ref_of_file
+from bottlepipe.pipeline import Options, render_sessions
+from bottlepipe.settings import read_settings
 from bottlepipe.write import read_standing, write_bottle, write_file
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -428,3 +433,143 @@ def test_processes_that_render_one_growing_session_agree(tmp_path: Path, home: P
     assert run_cli("render", transcript, "--no-db").returncode == 0
     assert parse_bottle(bottle.read_text()).header["source"] == f"{transcript.stat().st_size} bytes of transcript"
     assert [bottle] == list(bottle.parent.iterdir())
+
+
+COUNT = 250
+SHRANK = "ends lost while the file shrank"
+Deed = Callable[[Path, Path], None]
+
+
+def lines_of(kind: str) -> bytes:
+    """A transcript of 2.5 MB: lines, one array, or a subagent's lines, which are read twice."""
+    more = {"isSidechain": True, "agentId": "a1"} if kind == "subagent" else {}
+    entries = numbered(user(f"message {number}", toolUseResult="x" * 10_000, **more) for number in range(COUNT))
+    if kind == "array":
+        return json.dumps(entries, indent=1).encode()
+    return b"".join(map(as_line, entries))
+
+
+def grow(path: Path, _: Path) -> None:
+    with path.open("ab") as file:
+        file.write(as_line(user("later")))
+
+
+def shrink(path: Path, _: Path) -> None:
+    os.truncate(path, 1_700_000)
+
+
+def empty(path: Path, _: Path) -> None:
+    os.truncate(path, 0)
+
+
+def rewrite(path: Path, _: Path) -> None:
+    path.write_bytes(as_file(user(f"other {number}", toolUseResult="y" * 9_000) for number in range(COUNT)))
+
+
+def replace(path: Path, other: Path) -> None:
+    other.write_bytes(as_file([user("another session")]))
+    other.replace(path)
+
+
+def delete(path: Path, _: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["lines", "array", "subagent"])
+@pytest.mark.parametrize("deed", [grow, shrink, empty, rewrite, replace, delete])
+@pytest.mark.parametrize("after_bytes", [1, 1 << 40])
+def test_a_transcript_that_changes_during_the_read(
+    tmp_path: Path, kind: str, deed: Deed, after_bytes: int, home: Path
+) -> None:
+    """A bottle of what was there, with the loss counted, or one clear error; and the file is as the other left it."""
+    path, kept = tmp_path / f"{SESSION}.jsonl", tmp_path / "kept"
+    path.write_bytes(lines_of(kind))
+    size = path.stat().st_size
+    os.link(path, kept)
+    after: list[tuple[bytes, os.stat_result]] = []
+
+    def meddle(done: int, total: int) -> None:
+        assert total == size
+        if not after and done >= min(after_bytes, size):
+            deed(path, tmp_path / "other")
+            after.append((kept.read_bytes(), kept.stat()))
+
+    (bottle,) = render_sessions([ref_of_file(path)], read_settings(), Options(progress=meddle), datetime.now(UTC))
+
+    assert after, "nothing happened during the read"
+    assert kept.read_bytes() == after[0][0]
+    assert (kept.stat().st_mtime_ns, kept.stat().st_mode) == (after[0][1].st_mtime_ns, after[0][1].st_mode)
+    if deed is empty and kind == "subagent":
+        assert "no conversation in it" in str(bottle)  # it was empty when it was read the second time
+        return
+    assert isinstance(bottle, Bottle), bottle
+    words = [text.split()[0] for _, text in parse_bottle(bottle.text).messages]
+    numbers = [int(text.split()[1]) for _, text in parse_bottle(bottle.text).messages]
+    if deed in (grow, replace, delete) or (after_bytes > size and kind != "subagent"):
+        assert [("message", number) for number in range(COUNT)] == list(zip(words, numbers, strict=True))
+        assert bottle.left_out.get(SHRANK, 0) == 0
+        assert bottle.source_bytes == size
+    else:
+        assert bottle.left_out[SHRANK] == 1
+        # A file that is rewritten in place may be read as the first part of one and the last part of the other.
+        assert words == sorted(words)
+        assert deed is rewrite or list(range(len(numbers))) == numbers
+        assert numbers == sorted(set(numbers))
+        assert deed is rewrite or len(words) < COUNT
+
+
+# What is asked of each command, and its exit code when everybody listens.
+COMMANDS = {
+    "--version": 0,
+    "--help": 0,
+    "demo": 0,
+    "list --json": 0,
+    "render FILE --no-db": 0,
+    "render FILE --no-db -o -": 0,
+    "nonsense": 2,
+}
+
+
+def run_shell(command: str, redirect: str, transcript: Path) -> subprocess.CompletedProcess[str]:
+    words = command.replace("FILE", str(transcript))
+    line = f"{sys.executable} -m bottlepipe {words} {redirect}"
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_nobody_can_hear_fails_without_a_traceback(command: str, transcript: Path, home: Path) -> None:
+    """Data that cannot be written is an error with one line and a hint; words that cannot be said are none."""
+    folder = home / ".claude" / "projects" / "-p"
+    folder.mkdir(parents=True)
+    shutil.copy(transcript, folder / transcript.name)
+    expected = COMMANDS[command]
+
+    full = run_shell(command, "> /dev/full", transcript)
+    assert full.returncode == (expected or 1), full.stderr
+    assert [("bottlepipe", "hint")] == [tuple(line.split(": ")[0] for line in full.stderr.splitlines()[-2:])]
+    assert "Traceback" not in full.stderr
+    assert expected or "put: No space left on device\n" in full.stderr
+    closed = run_shell(command, ">&-", transcript)
+    assert closed.returncode in (expected, 1), closed.stderr
+    assert not any(word in closed.stderr for word in ("Traceback", "Exception ignored", "unexpected"))
+    for redirect in ("2> /dev/full", "2>&-"):
+        silent = run_shell(command, redirect, transcript)
+        assert silent.returncode == expected, redirect
+        assert bool(silent.stdout) == (not expected)
+
+
+@pytest.mark.parametrize("command", [command for command, code in COMMANDS.items() if not code])
+def test_a_reader_that_goes_away_ends_a_command_quietly(command: str, transcript: Path, home: Path) -> None:
+    """`bottlepipe … | true`: exit code 0 and no complaint about the pipe, whatever is said on stderr."""
+    folder = home / ".claude" / "projects" / "-p"
+    folder.mkdir(parents=True)
+    shutil.copy(transcript, folder / transcript.name)
+    words = [sys.executable, "-m", "bottlepipe", *command.replace("FILE", str(transcript)).split()]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, complaints = process.communicate(timeout=60)
+
+    assert process.returncode == 0, complaints
+    assert not any(word in complaints for word in ("Traceback", "Broken pipe", "Exception ignored"))
