@@ -30,7 +30,10 @@ _STRUCTURE = re.compile(rf"(\A|[\n\r\v\f\x85\u2028\u2029])(\\*)(?={'|'.join(map(
 def escape(text: str) -> str:
     """Keep any line of a text from reading as structure. `unescape` of the parser is its exact inverse."""
     # Hardly any text holds such words at all, and looking for words is much faster than looking for lines.
-    return _STRUCTURE.sub(r"\1\\\2", text) if any(mark in text for mark in _MARKS) else text
+    for mark in _MARKS:
+        if mark in text:
+            return _STRUCTURE.sub(r"\1\\\2", text)
+    return text
 
 
 def local_time(at_ms: int | None, zone: tzinfo | None) -> datetime | None:

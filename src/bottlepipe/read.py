@@ -36,6 +36,14 @@ _RECORD_START = re.compile(
 )
 _PRETTY_START = re.compile(rb'\s*\{[ \t]*\r?\n\s*"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# JSON escapes, from left to right; the groups are a surrogate pair and half a one.
+_ESCAPES = re.compile(
+    r"\\(?:(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(u[dD][89a-fA-F][0-9a-fA-F]{2})|[^\\]|\\)",
+    re.DOTALL,
+)
+# An escape, or half a surrogate pair, that a chunk may end in.
+_CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
+_LONGEST_ESCAPE = 12
 
 
 class Block(msgspec.Struct, gc=False):
@@ -435,6 +443,7 @@ class _Bounded:
     def __init__(self, file: BinaryIO, size: int, progress: Callable[[int], None] | None) -> None:
         self.file, self.size, self.progress, self.total = file, size, progress, 0
         self.decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self.rest = ""
 
     def read(self, length: int = -1) -> bytes:
         if length == 0:
@@ -445,7 +454,25 @@ class _Bounded:
             self.total += len(data)
             if self.progress and data:
                 self.progress(self.total)
-            clean = self.decoder.decode(data, final=not data).replace("\0", "").encode()
+            text = self.rest + self.decoder.decode(data, final=not data).replace("\0", "")
+            cut = _cut_escape(text) if data else len(text)
+            text, self.rest = text[:cut], text[cut:]
+            if "\\ud" in text or "\\uD" in text:
+                # ijson's parser takes half a surrogate pair for text and then cannot decode it.
+                text = _ESCAPES.sub(lambda found: "\\ufffd" if found[2] else found[0], text)
+            clean = text.encode()
             # Nothing at all would mean the end.
             if clean or not data:
                 return clean
+
+
+def _cut_escape(text: str) -> int:
+    """Where the escape begins that the end of a chunk cuts in two; its length where none is cut."""
+    position = max(0, len(text) - _LONGEST_ESCAPE)
+    while found := _CUT_ESCAPE.search(text, position):
+        start = found.start()
+        backslashes = start - len(text[:start].rstrip("\\")) if start and text[start - 1] == "\\" else 0
+        if backslashes % 2 == 0:
+            return start
+        position = start + 1
+    return len(text)

@@ -18,7 +18,7 @@ from bottlepipe.frames import PUBLIC, conform
 from bottlepipe.tags import Stripped, strip_tags
 
 PRIVATE = "[private]"
-_UNPRINTABLE = re.compile("[\x00\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(r'\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt])')
 _SUMMARY_FIELDS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
 
@@ -170,8 +170,13 @@ def _redact_value(value: Any) -> Any:
 
 def public(text: str) -> str:
     """Replace what no UTF-8 file should hold: NUL and lone surrogates become U+FFFD."""
-    # Nearly every text is ASCII without a NUL, which can be told without reading it character by character.
-    return text if text.isascii() and "\0" not in text else _UNPRINTABLE.sub("\ufffd", text)
+    if not text.isascii():
+        try:
+            # Many times faster than to look at every character.
+            text.encode()
+        except UnicodeEncodeError:
+            text = _SURROGATE.sub("\ufffd", text)
+    return text.replace("\0", "\ufffd")
 
 
 def public_line(text: str) -> str:

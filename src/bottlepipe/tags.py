@@ -54,7 +54,7 @@ def strip_tags(text: str, *, keep_code: bool = False, is_stored: bool = False) -
     `is_stored` says that claude-mem has stripped the text before. It closes a nested span at the first close tag, so a
     strict close tag without its open one is the end of a span whose beginning it ate: what stands before is hidden.
     """
-    if not _HEAD.search(text):
+    if "<" not in text or not _HEAD.search(text):
         return Stripped(text)
     if not keep_code:
         return _scan(text, (), is_stored=is_stored)
