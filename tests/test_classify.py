@@ -129,6 +129,30 @@ def test_a_transcript_appended_to_itself_says_nothing_twice_from_its_queue() -> 
     assert ["and the oven"] == queued.get_column("text").to_list()
 
 
+def test_a_long_queue_that_is_emptied_from_its_end_takes_little_time() -> None:
+    """A removal may name any text of the queue. To look for it from the start each time would take an hour here."""
+    texts = [f"queued text number {n}" for n in range(30_000)]
+    queue = [{"type": "queue-operation", "operation": "enqueue", "content": text} for text in texts]
+    queue += [{"type": "queue-operation", "operation": "remove", "content": text} for text in reversed(texts)]
+
+    queued = classify_bytes(as_file(queue)).messages
+
+    assert texts[::-1] == queued.get_column("text").to_list()
+
+
+def test_a_removal_takes_the_text_that_it_names_and_else_the_first() -> None:
+    """Two equal texts, one of them named, and one removal that names nothing: the rest still waits, in order."""
+    operations = [*(("enqueue", text) for text in ("one", "two", "three", "two", "four")), ("remove", "two")]
+    queue = [{"type": "queue-operation", "operation": name, "content": text} for name, text in operations]
+    queue += [{"type": "queue-operation", "operation": name} for name in ("remove", "dequeue")]
+
+    said = classify_bytes(as_file(queue)).messages.filter(pl.col("speaker") == "user")
+
+    assert [("queued", "two"), ("queued", "one"), ("queued", "three"), ("pending", "two"), ("pending", "four")] == (
+        said.select("kind", "text").rows()
+    )
+
+
 def test_a_prompt_queued_before_a_fork_copied_its_session_is_said_once() -> None:
     """A fork writes the older entries between the queue entry and the prompt; the times tell that it is the same."""
     old = [entry for n in range(6) for entry in (user(f"q{n}", timestamp=stamp(n)), assistant("a", timestamp=stamp(n)))]

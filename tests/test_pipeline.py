@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -429,3 +431,25 @@ def test_empty_and_shared_uuids_lose_no_words() -> None:
     assert [("user", word) for word in ("one", "two", "three")] == parse_bottle(
         render_bytes(empty + side + main).text
     ).messages
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no getrusage there")
+def test_a_prompt_of_50_mb_takes_less_than_400_mb(tmp_path: Path) -> None:
+    """The whole command, from a line of 50 MB to the bottle on disk: few copies of the text exist at one moment."""
+    path, bottle = tmp_path / "session.jsonl", tmp_path / "bottle.md"
+    prompt = "Nineteen anemones, and a crab under every second stone.\n" * 900_000
+    path.write_bytes(transcript([("user", prompt), ("assistant", "So many.")]))
+    measured = (
+        "import resource, sys\n"
+        "from bottlepipe.cli import run\n"
+        "code = run(sys.argv[1:])\n"
+        "unit = 1 if sys.platform == 'darwin' else 1024\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)\n"
+        "sys.exit(code)\n"
+    )
+    command = [sys.executable, "-c", measured, "render", str(path), "--no-db", "-o", str(bottle)]
+
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+
+    assert prompt in bottle.read_text(encoding="utf-8")
+    assert int(result.stdout.split()[-1]) < 400_000_000
