@@ -347,7 +347,12 @@ def _entry_from_value(value: object, number: int) -> Iterator[Entry | Skipped]:
     try:
         yield _decode_clean(line)
     except (msgspec.MsgspecError, RecursionError):
-        fitting, mistyped = _fit(value, Entry)
+        try:
+            # From the line: there lone surrogates are replaced, and msgspec takes none.
+            fitting, mistyped = _fit(json.loads(line), Entry)
+        except RecursionError:
+            yield Skipped(number, REASON_TOO_DEEP)
+            return
         if mistyped & {"message", "content", "attachment"}:
             yield Skipped(number, REASON_MISTYPED)
         try:
