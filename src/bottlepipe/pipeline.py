@@ -146,7 +146,7 @@ def locate_source(source: str | os.PathLike[str], settings: Settings, database: 
 
 
 def _of_session(frame: pl.DataFrame, session_id: str) -> pl.DataFrame:
-    return frame.filter(pl.col("session_id") == session_id)
+    return frame if frame.is_empty() else frame.filter(pl.col("session_id") == session_id)
 
 
 def _assemble(session: _Session, memory: Memory, settings: Settings, options: Options, now: datetime) -> Bottle:
