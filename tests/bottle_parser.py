@@ -53,6 +53,8 @@ def parse_bottle(text: str) -> ParsedBottle:
     assert separator, "no blank line after the header"
     lines = head.split("\n")
     assert lines[0].startswith("# Session bottle — "), lines[0]
+    assert len(lines) > 1, "no project line"
+    assert all(": " in line for line in lines[2:]), lines
     header = dict(line.split(": ", 1) for line in lines[2:])
     header["project line"] = lines[1]
     starts = [match.start() for match in _BLOCK.finditer(rest)]
@@ -80,7 +82,7 @@ def _parse_block(piece: str) -> Block:
         return Block(heading.group(1).lower(), unescape(piece[heading.end() : -2]), heading.group(2))
     if piece.startswith(_HAPPENED):
         lines = piece[len(_HAPPENED) : -2].split("\n")
-        assert all(re.match(r"- \[#\d+\] .", line) for line in lines), lines
+        assert all(re.match(r"- \[#-?\d+\] .", line) for line in lines), lines
         return Block("observations", "", lines=lines)
     if piece.startswith(_SUMMARY):
         lines = piece[len(_SUMMARY) : -2].split("\n")
