@@ -20,7 +20,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,13 @@ _NAMES = "node tide value graph total station height offset row label cursor".sp
 class Truth:
     """What a right answer must have.
 
-    `texts` and `text_bytes` count string contents and text blocks of all user and assistant messages, as UTF-8: what a
-    reader finds that judges nothing. The rest is what a bottle shows: no rewound branch, nothing that was injected.
+    `messages` counts user and assistant lines, `texts` and `text_bytes` (as UTF-8) the string contents and text blocks in
+    them: what a reader finds that judges nothing. The rest is what a bottle shows: no rewound branch, nothing injected.
     """
 
     bytes: int = 0
     lines: int = 0
+    messages: int = 0
     texts: int = 0
     text_bytes: int = 0
     user_turns: int = 0
@@ -86,12 +87,6 @@ class Truth:
     rewound_messages: int = 0
     compactions: int = 0
     images: int = 0
-    tool_calls: list[str] = field(default_factory=list)
-    prompts: list[str] = field(default_factory=list)
-
-    def counts(self) -> dict[str, int]:
-        """The numbers alone."""
-        return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
 class _Deck:
@@ -178,7 +173,7 @@ class _Writer:
         self.size, self.truth = size, Truth()
         self.parent: bytes | None = None
         self.now = START_MS
-        self.queued = 0
+        self.prompts = 0
         self.abandoned = False
         pool = min(4_000_000, max(size // 4, 200_000))
         self.prose = _Pool(_prose(chance), pool // 4)
@@ -230,6 +225,7 @@ class _Writer:
             )
         )
         self.parent = uuid
+        self.truth.messages += 1
         return uuid
 
     def assistant(self, message_id: bytes, content: bytes, seconds: float = 4, is_last: bool = False) -> bytes:
@@ -269,6 +265,7 @@ class _Writer:
             )
         )
         self.parent = uuid
+        self.truth.messages += 1
         return uuid
 
     def other(self, kind: bytes, body: bytes) -> None:
@@ -302,12 +299,10 @@ class _Writer:
 
     def prompt_text(self, words: str = "Prompt") -> bytes:
         """A prompt that no other one equals."""
-        number = len(self.truth.prompts)
-        private = "<private>the key is hunter2</private> " if number % 25 == 24 and not self.abandoned else ""
+        self.prompts += 1
+        private = "<private>the key is hunter2</private> " if self.prompts % 25 == 0 and not self.abandoned else ""
         self.truth.private_spans += bool(private)
-        prefix = f"{words} {number}: {private}"
-        self.truth.prompts.append(f"{words} {number}: ")
-        return self.said(self.decks["prompt"].draw(), prefix)
+        return self.said(self.decks["prompt"].draw(), f"{words} {self.prompts}: {private}")
 
     def block(self, text: bytes) -> bytes:
         return b'{"type":"text","text":%b}' % text
@@ -413,7 +408,6 @@ class _Writer:
     def call(self, message_id: bytes) -> tuple[bytes, bytes, str]:
         tool = self.chance.choices(("Bash", "Read", "Edit"), (50, 25, 25))[0]
         call = b"toolu_01%022x" % self.chance.getrandbits(88)
-        self.truth.tool_calls.append(call.decode())
         body = self.code.cut(self.chance, self.decks["call"].draw())[0]
         arguments = {
             "Bash": b'"command":"%b","description":"Look at the tides"',
@@ -631,9 +625,9 @@ def main() -> None:
             print(f"p{percent:<19} {length:8,} B aim {PERCENTILES[percent]:,}")
         print(f"longest line {found.longest:,} B")
     elif choices.long_prompt:
-        print(json.dumps(make_long_prompt(choices.path, choices.size, choices.emoji).counts()))
+        print(json.dumps(asdict(make_long_prompt(choices.path, choices.size, choices.emoji))))
     else:
-        print(json.dumps(make_transcript(choices.path, choices.size, choices.seed).counts()))
+        print(json.dumps(asdict(make_transcript(choices.path, choices.size, choices.seed))))
 
 
 if __name__ == "__main__":
