@@ -71,6 +71,7 @@ class _Filler:
         self.connection = connection
         self.chance = random.Random(1)
         self.observations = 0
+        self.project = "tidepool"
         words = [self.chance.choice(_WORDS) for _ in range(4_000)]
         self.prose = " ".join(words)
 
@@ -86,7 +87,7 @@ class _Filler:
             self.connection.executemany(sql, [tuple(row.values()) for row in rows])
 
     def session(self, content_id: str, memory_id: str | None, started_ms: int) -> None:
-        row = {"content_session_id": content_id, "memory_session_id": memory_id, "project": "tidepool"}
+        row = {"content_session_id": content_id, "memory_session_id": memory_id, "project": self.project}
         self.insert("sdk_sessions", [{**row, "started_at": _iso(started_ms), "started_at_epoch": started_ms}])
 
     def prompts(self, content_id: str, texts: list[tuple[str, int]]) -> None:
@@ -104,7 +105,7 @@ class _Filler:
             "id": self.observations,
             "memory_session_id": memory_id,
             "content_session_id": content_id,
-            "project": "tidepool",
+            "project": self.project,
             "type": _TYPES[self.observations % len(_TYPES)],
             "title": f"{self.words(40)} {self.observations}",
             "subtitle": self.words(60),
@@ -116,7 +117,7 @@ class _Filler:
         }
 
     def summary(self, memory_id: str, at_ms: int) -> None:
-        row = {"memory_session_id": memory_id, "project": "tidepool", "request": self.words(80), "prompt_number": 1}
+        row = {"memory_session_id": memory_id, "project": self.project, "request": self.words(80), "prompt_number": 1}
         self.insert(
             "session_summaries", [{**row, "learned": self.words(300), "next_steps": self.words(90), **_created(at_ms)}]
         )
@@ -125,7 +126,7 @@ class _Filler:
         row = {"tool_use_id": call, "content_session_id": content_id, "observation_id": observation}
         self.insert(
             "tool_uses",
-            [{**row, "memory_session_id": memory_id, "project": "tidepool", "tool_name": "Bash", **_created(at_ms)}],
+            [{**row, "memory_session_id": memory_id, "project": self.project, "tool_name": "Bash", **_created(at_ms)}],
         )
 
     def ordinary(self, content_id: str, observations: int, started_ms: int) -> None:
@@ -220,6 +221,7 @@ def make_database(path: Path, observations: int, transcript: Path | None = None)
     for number in range(sessions):
         # The ones that are asked for stand in the middle.
         started_ms = _START_MS + number * 600_000
+        filler.project = f"tidepool-{number % 40}"
         if number == sessions // 2:
             filler.orphans(started_ms)
         else:

@@ -233,7 +233,6 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("engines", nargs="+", choices=sorted(ENGINES), metavar="engine", help=", ".join(ENGINES))
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--burden", type=int, default=0, help="make render decode the file so many times more")
     choices = parser.parse_args()
     for name in choices.engines:
         for module in _MODULES.get(name, (name,)):
@@ -243,13 +242,7 @@ def main() -> None:
     for _ in range(choices.rounds):
         for name, about in found.items():
             engine = ENGINES[name]
-
-            def work(name: str = name, engine: Callable[[Path], Answer] = engine) -> Answer:
-                for _ in range(choices.burden if name == "render" else 0):
-                    decode(choices.path)
-                return engine(choices.path)
-
-            about["answer"], cpu, wall = timed(work)
+            about["answer"], cpu, wall = timed(lambda engine=engine: engine(choices.path))
             about["cpu"].append(cpu)
             about["wall"].append(wall)
     print(json.dumps({"engines": found, "imported": imported, "peak": peak_bytes()}))

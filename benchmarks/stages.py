@@ -149,28 +149,16 @@ def _speakers(rows: Any) -> Answer:
     return {"user_turns": tally["user"], "assistant_messages": tally["assistant"]}
 
 
-def expected(stage: str, truth: dict[str, int], observations: int, bottle_bytes: int) -> Answer:
-    """What `Stages.answer` must be, from the truth of the transcript and the observations in the database."""
-    spoken = truth["user_turns"] + truth["assistant_messages"] + truth["rewound_messages"]
-    shown = {name: truth[name] for name in ("user_turns", "assistant_messages")}
-    return {
-        "read": {"lines": truth["lines"]},
-        "classify": {"spoken": spoken},
-        "branch": {"rewound_messages": truth["rewound_messages"]},
-        "number": {"spoken": spoken},
-        "align": {"observations": observations},
-        "redact": shown,
-        "join": shown,
-        "layout": {"bottle_bytes": bottle_bytes},
-        "write": {"bottle_bytes": bottle_bytes},
-        "memory": {"observations": observations},
-        "task": {"found": 1},
-    }[stage]
+def _works(
+    stages: Stages, transcript: Path, burden: int
+) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Answer]]]:
+    def burdened_render() -> Answer:
+        for _ in range(burden):
+            decode(transcript)
+        return render(transcript)
 
-
-def _works(stages: Stages, transcript: Path) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Answer]]]:
     yield "decode", lambda: decode(transcript), lambda answer: answer
-    yield "render", lambda: render(transcript), lambda answer: answer
+    yield "render", burdened_render, lambda answer: answer
     yield (
         "render with database",
         stages.render,
@@ -186,9 +174,16 @@ def main() -> None:
     parser.add_argument("transcript", type=Path)
     parser.add_argument("database", type=Path)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--burden", type=int, default=0, help="decode the file so many times more in every render")
+    parser.add_argument("--only", default="", help="beside decode-only, what begins with this")
     choices = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bottlepipe-stages-") as folder:
-        works = list(_works(Stages(choices.transcript, choices.database, Path(folder)), choices.transcript))
+        stages = Stages(choices.transcript, choices.database, Path(folder))
+        works = [
+            one
+            for one in _works(stages, choices.transcript, choices.burden)
+            if one[0] == "decode" or one[0].startswith(choices.only)
+        ]
         found: dict[str, dict[str, Any]] = {name: {"cpu": [], "wall": []} for name, _, _ in works}
         for _ in range(choices.rounds):
             for name, work, answer in works:
