@@ -90,7 +90,7 @@ def read(scratch: Path, sources: mutations.Sources, arguments: list[str]) -> Non
             answer = {"findings": [traceback.format_exc()[-1500:]], "about": judge.about}
         signal.setitimer(signal.ITIMER_PROF, 0)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        if peak > RSS_LIMIT:
+        if peak > RSS_LIMIT + 12 * judge.largest:
             answer["findings"].append(f"{peak >> 20} MB of memory")
         print(json.dumps({**answer, "cpu": time.process_time() - started, "peak": peak}), flush=True)
 
@@ -108,6 +108,8 @@ class Judge:
         nowhere = scratch / "nowhere"
         self.settings = Settings(home=nowhere, config_dir=nowhere, data_dir=nowhere, zone=UTC)
         self.about = ""
+        # Bytes of the largest source so far beyond what every case may have: all that is read of it is in memory.
+        self.largest = 0
 
     def clean(self) -> None:
         for path in self.scratch.iterdir():
@@ -126,7 +128,9 @@ class Judge:
         if seed % 16 == 1:
             database = self.scratch / "claude-mem.db"
             shutil.copyfile(self.sources.databases[seed % len(self.sources.databases)], database)
-        findings = self.renders([ref_of_file(path)], [path], database, case.planted, all_branches=case.all_branches)
+        findings = self.renders(
+            [ref_of_file(path)], [path], database, case.planted, seed % 3 == 0, all_branches=case.all_branches
+        )
         if seed % 32 == 2:
             self.command(["render", str(path), "-o", "-"], case.planted, findings)
         return {"findings": findings, "about": self.about, "bytes": len(case.data)}
@@ -192,6 +196,7 @@ class Judge:
 
         files = [*files, *([database] if database and database not in files else [])]
         before = self.states(files)
+        self.largest = max(self.largest, sum(file.stat().st_size for file in files) - (20 << 20))
         options = Options(database=database, **choices)
         outcomes = list(render_sessions(refs, self.settings, options, self.now))
         again = list(render_sessions(refs, self.settings, options, self.now)) if is_twice else outcomes
