@@ -21,11 +21,11 @@ from bottlepipe import write
 from bottlepipe.write import Standing, write_bottle, write_file
 
 NAMED = "named"
-_PIECES = {1: 600, 0: 3}
+_PIECES = {1: 1000, 0: 3}
 
 
 def text_of(session: str, number: int, turns: int = 1) -> tuple[list[str], Standing]:
-    """The bottle that a writer writes as its `number`th: odd ones have 600 kB in pieces of 1 kB, even ones 3 kB."""
+    """The bottle that a writer writes as its `number`th: odd ones have 1 MB in pieces of 1 kB, even ones 3 kB."""
     head = (
         f"# Session bottle — {session}\nproject: {number} · started: unknown · rendered: now\nmode: full\n"
         f"contents: {turns} user turns, 0 assistant messages, 0 observations\nsource: {number} bytes of transcript\n\n"
