@@ -1,0 +1,125 @@
+"""Private copies of a database that cannot be read where it lies, and what a killed reader left of them.
+
+A copy lies in a folder of its own in the temporary folder, which only this user can enter, and which its reader keeps
+locked for as long as it lives: so whoever gets the lock of such a folder knows that its reader is dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PREFIX = "bottlepipe-db-"
+LIMIT = 1 << 30
+# Two writes within one tick of the file system's clock leave the same mtime: nothing younger than this is trusted.
+_SETTLED_S = 0.05
+_TRIES = 8
+
+
+class TooLarge(Exception):
+    """The files are larger than what is copied."""
+
+
+class KeptChanging(Exception):
+    """Somebody wrote to the files each time that they were copied."""
+
+
+def wal_of(database: Path) -> Path:
+    """The write-ahead log beside a database."""
+    return database.with_name(database.name + "-wal")
+
+
+def journal_of(database: Path) -> Path:
+    """The rollback journal beside a database."""
+    return database.with_name(database.name + "-journal")
+
+
+@contextlib.contextmanager
+def private_copy(database: Path, *, with_wal: bool) -> Iterator[Path]:
+    """A copy of the database, its rollback journal and its `-wal` (never its `-shm`). Raises OSError too."""
+    # A rollback journal undoes what was never committed: without it the copy would show that.
+    sources = [database, journal_of(database), *([wal_of(database)] if with_wal else [])]
+    remove_leftovers()
+    with _locked_folder() as folder:
+        for _ in range(_TRIES):
+            before = [_fingerprint(source) for source in sources]
+            if sum(state[1] for state in before if state) > LIMIT:
+                raise TooLarge
+            for source in sources:
+                copy = folder / source.name
+                copy.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(source, copy)
+            if before[0] and before == [_fingerprint(source) for source in sources] and _is_settled(before):
+                break
+            time.sleep(_SETTLED_S)
+        else:
+            raise KeptChanging
+        yield folder / database.name
+
+
+def _fingerprint(path: Path) -> tuple[int, int, int, bool] | None:
+    """Which file this is, its size, its mtime, and whether that was long enough ago."""
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        return None
+    is_settled = abs(time.time_ns() - about.st_mtime_ns) > _SETTLED_S * 1e9
+    return about.st_ino, about.st_size, about.st_mtime_ns, is_settled
+
+
+def _is_settled(states: list[tuple[int, int, int, bool] | None]) -> bool:
+    return all(state[3] for state in states if state)
+
+
+@contextlib.contextmanager
+def _locked_folder() -> Iterator[Path]:
+    import fcntl
+
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        # Where folders cannot be locked, nobody can take them for abandoned either.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Between making and locking somebody may have taken it for abandoned.
+        if os.fstat(descriptor).st_nlink:
+            break
+        os.close(descriptor)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def remove_leftovers() -> None:
+    """Remove the copies whose readers are dead: this user's own folders, never through a link, never one in use."""
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX):
+                with contextlib.suppress(OSError):
+                    _remove_if_abandoned(entry.path)
+
+
+def _remove_if_abandoned(folder: str) -> None:
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        about = os.fstat(descriptor)
+        if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) != 0o700:
+            return
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # By the open folder, not by its path, which might name another one by now. A copy holds files only.
+        for name in os.listdir(descriptor):
+            os.unlink(name, dir_fd=descriptor)
+        os.rmdir(folder)
+    finally:
+        os.close(descriptor)
