@@ -73,7 +73,7 @@ class _Filler:
         self.observations = 0
         self.project = "tidepool"
         words = [self.chance.choice(_WORDS) for _ in range(4_000)]
-        self.prose = " ".join(words)
+        self.prose = ". ".join(" ".join(words[at : at + 14]).capitalize() for at in range(0, len(words), 14))
 
     def words(self, length: int) -> str:
         at = self.chance.randrange(len(self.prose) - length)

@@ -175,14 +175,14 @@ def main() -> None:
     parser.add_argument("database", type=Path)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--burden", type=int, default=0, help="decode the file so many times more in every render")
-    parser.add_argument("--only", default="", help="beside decode-only, what begins with this")
+    parser.add_argument("--only", default="", help="beside decode-only, only this")
     choices = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bottlepipe-stages-") as folder:
         stages = Stages(choices.transcript, choices.database, Path(folder))
         works = [
             one
             for one in _works(stages, choices.transcript, choices.burden)
-            if one[0] == "decode" or one[0].startswith(choices.only)
+            if choices.only in ("", one[0]) or one[0] == "decode"
         ]
         found: dict[str, dict[str, Any]] = {name: {"cpu": [], "wall": []} for name, _, _ in works}
         for _ in range(choices.rounds):
