@@ -102,20 +102,26 @@ def _command(text: str) -> tuple[str, str | None]:
     kind = LOCAL_COMMAND if is_local_command(f"/{command}") else COMMAND
     words = f"/{command} {args}" if args.strip() else f"/{command}"
     end = max(text.rfind(f"</{part}>") for part in _COMMAND_PARTS)
-    tail = text[text.index(">", end) + 1 :].strip()
+    tail = _cut(text, text.index(">", end) + 1, len(text)).strip()
     return kind, f"{words}\n\n{tail}" if tail else words
 
 
 def _between(text: str, name: str) -> str | None:
     """What stands between a tag and its last close tag; None where one is missing. Never more than one pass."""
     start, end = text.find(f"<{name}>"), text.rfind(f"</{name}>")
-    return text[start + len(name) + 2 : end] if 0 <= start < end else None
+    return _cut(text, start + len(name) + 2, end) if 0 <= start < end else None
 
 
 def _after(text: str, name: str) -> str:
     """What follows the last close tag of a name; nothing where it never closes."""
     end = text.rfind(f"</{name}>")
-    return text[end + len(name) + 3 :] if end >= 0 else ""
+    return _cut(text, end + len(name) + 3, len(text)) if end >= 0 else ""
+
+
+def _cut(text: str, start: int, end: int) -> str:
+    """A piece of a text. A span that was opened before the piece goes on in it."""
+    piece = text[start:end]
+    return open_strict_tags(text[:start]) + piece if piece.strip() else piece
 
 
 def is_local_command(text: str) -> bool:
