@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from transcripts import as_file, as_line, assistant, numbered, read_all, user
 
 from bottlepipe.errors import NothingToRender, SourceUnreadable
-from bottlepipe.read import Block, Entry, Skipped, open_transcript, read_entries
+from bottlepipe.read import Block, Entry, Skipped, _Bounded, open_transcript, read_entries
 
 ONE = as_line(user("one", uuid="u1"))
 TWO = as_line(user("two", uuid="u2"))
@@ -390,3 +391,42 @@ def test_no_bytes_at_all_can_stop_the_reader(junk: bytes, before: bytes) -> None
 
     if not before.startswith((b"[", b"{\n")) and not junk.lstrip(b"\x00 \t\r\n\xef\xbb\xbf").startswith((b"[", b"{")):
         assert "two" == result[-1]
+
+
+@pytest.mark.parametrize("form", ["[RECORD]", '{\n"a": 1}\nRECORD'])
+def test_half_a_surrogate_pair_in_one_document_is_replaced(form: str) -> None:
+    """ijson decodes strictly what its parser makes of an escape: a lone half must cost neither its text nor the file."""
+    escaped = r"x \ud83d y \\\\ud83d \\\ud800 \ud83d\ude00 \udc00"
+    data = form.replace("RECORD", f'{{"type":"user","uuid":"u","message":{{"role":"user","content":"{escaped}"}}}}')
+
+    assert "x \ufffd y \\\\ud83d \\\ufffd \U0001f600 \ufffd" == text_of(read_all(data.encode())[-1])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [r"\ud83d\ude00", r"\ud83d", r"\uDE00", "\\\\", r"\n", "x", r"\u0041", "é", r"\"", "\U0001f600"]
+        )
+    ),
+    st.integers(1, 13),
+)
+def test_an_escape_may_lie_across_two_chunks_of_one_document(parts: list[str], chunk: int) -> None:
+    """Wherever a chunk ends, the text is the one that the standard library reads, with lone halves replaced."""
+    text = "".join(parts)
+    data = f'["{text}"]'.encode()
+    stream = _Bounded(io.BytesIO(data), len(data), None)
+    whole = b"".join(iter(lambda: stream.read(chunk), b""))
+
+    assert re.sub("[\ud800-\udfff]", "\ufffd", json.loads(data)[0]) == json.loads(whole)[0]
+
+
+def test_a_mistyped_field_beside_half_a_surrogate_pair_costs_only_itself() -> None:
+    """msgspec takes no lone surrogate, not even where it only looks at a type."""
+    data = b'{"type":"user","uuid":5,"cwd":"\\ud800","message":{"role":"user","content":[{"type":"text","text":"a \\ud800"}]}}\n'
+    (entry,) = read_all(data)
+
+    assert isinstance(entry, Entry)
+    assert (None, "\ufffd") == (entry.uuid, entry.cwd)
+    assert entry.message is not None
+    assert [Block(type="text", text="a \ufffd")] == entry.message.content

@@ -7,18 +7,20 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bottlepipe.envelopes import PRIVATE_KIND
+from bottlepipe.envelopes import PRIVATE_KIND, own_words
 from bottlepipe.frames import NUMBERED, OBSERVATIONS, SUMMARIES, frame
 from bottlepipe.redact import (
     public,
+    public_line,
     redact_messages,
     redact_observations,
     redact_record,
     redact_summaries,
 )
+from bottlepipe.tags import strip_tags
 
 HIDDEN = "<private>SECRET</private>"
 OBSERVATION_FIELDS = ("type", "title", "subtitle", "narrative", "text")
@@ -225,3 +227,32 @@ def test_an_interrupted_message_without_such_a_span_stays_apart() -> None:
 def test_public_text_can_always_be_written(text: str) -> None:
     """No text keeps a character that UTF-8 refuses, and none changes in length."""
     assert len(text) == len(public(text + "\ud800")[:-1].encode().decode())
+
+
+_ENVELOPE = st.lists(
+    st.sampled_from(
+        "<command-name>|</command-name>|<command-message>|</command-message>|<command-args>|</command-args>|<bash-input>"
+        "|</bash-input>|<bash-stdout>|</bash-stdout>|<bash-stderr>|</bash-stderr>|<local-command-stdout>"
+        "|</local-command-stdout>|<user-memory-input>|</user-memory-input>|<ide_selection>|</ide_selection>"
+        "|<system-reminder>|</system-reminder>|/x|a| |\n|<private>b</private>".split("|")
+    ),
+    max_size=6,
+).map("".join)
+
+
+@settings(deadline=None)
+@given(_ENVELOPE, _ENVELOPE, _ENVELOPE, _ENVELOPE)
+@example("<bash-stdout>x</bash-stdout>", "</bash-stdout>", "", "")
+@example("<command-name>/x</command-name>", "<command-args>", "</command-args>", "")
+def test_no_piece_that_is_cut_out_of_an_envelope_loses_its_open_tag(
+    before: str, inside: str, behind: str, after: str
+) -> None:
+    """The user's words are cut out before tags are stripped: a span that an envelope's end stands in stays hidden."""
+    _, words = own_words(f"{before}<private>{inside}SECRET{behind}</private>{after}")
+
+    assert "SECRET" not in strip_tags(words or "").text
+
+
+def test_a_name_that_a_source_gives_is_redacted() -> None:
+    """A folder or a project can be called anything: it is one line without private spans."""
+    assert "/home/ada end" == public_line("/home/ada\n<private>SECRET</private> end")
