@@ -1,0 +1,561 @@
+"""A second reader of transcripts: slow, whole file in memory, nothing shared with the product, so plain that it can be checked by eye.
+
+It reads like the rules: `read_values` which lines are whole, `hear` whose words are in an entry, `settle_queue` what a
+queue entry adds to them, `find_branches` which entries were rewound, `join` what is one message, `strip_private` what
+may be shown, `bottle_blocks` what a bottle says. Where it and the product differ, one of them is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+PENDING = "typed while the model worked, not delivered when this was rendered"
+
+
+@dataclass
+class Said:
+    """One message; before `join`, one block of it. `entry` is the place of its entry in the file, `part` names the message."""
+
+    speaker: str  # user | assistant | notice
+    kind: str
+    text: str
+    at_ms: int | None
+    entry: float
+    part: tuple[str, Any]
+    branch: int = 0  # of a rewound branch its number, else 0
+
+
+@dataclass
+class Reading:
+    said: list[Said]  # in the order of the bottle, rewound branches and compaction summaries included
+    torn: int = 0  # lines of which something could not be read, the unfinished last one too
+    repeated: int = 0  # later copies of an entry
+    rewound: set[int] = field(default_factory=set)  # numbers of the rewound branches
+
+
+def read_transcript(path: Path) -> Reading:
+    values, torn = read_values(path.read_bytes())
+    entries = [entry for value in values if (entry := as_entry(value))]
+    if spoken := [e for e in entries if e["type"] in ("user", "assistant")]:
+        if all(e.get("isSidechain") is True for e in spoken):  # an agent's own file
+            entries = [{**e, "isSidechain": False} for e in entries]
+    first: dict[Any, int] = {}
+    kept = []
+    for entry in entries:
+        name = entry.get("uuid")
+        if entry.get("operation") == "enqueue" and entry.get("timestamp"):
+            name = json.dumps([entry["timestamp"], entry.get("content")])
+        if not name or first.setdefault(name, len(kept)) == len(kept):
+            kept.append(entry)
+    said = hear_all(kept)
+    branches = find_branches(kept, said)
+    for one in said:
+        one.branch = branches.get(int(one.entry), 0) if one.part[0] != "queue" else 0
+    repeated = sum(1 for e in entries if e.get("uuid")) - sum(1 for e in kept if e.get("uuid"))
+    return Reading(join(said), torn, repeated, set(branches.values()))
+
+
+# --- lines ---
+
+
+def read_values(data: bytes) -> tuple[list[Any], int]:
+    """Every JSON value of a file and the number of torn lines. Lines end at LF only."""
+    values: list[Any] = []
+    torn = 0
+    for line in data.split(b"\n"):
+        found, is_whole = values_of_line(line.decode("utf-8", "replace").strip("\0\ufeff \t\r"))
+        values += found
+        torn += not is_whole
+    if not any(isinstance(value, dict) for value in values):  # perhaps an array, or pretty-printed values
+        found, is_whole = values_of_line(data.decode("utf-8", "replace").strip("\0\ufeff \t\r\n"))
+        values = [item for value in found for item in (value if isinstance(value, list) else [value])]
+        torn = int(not is_whole)
+    return [without_halves(value) for value in values], torn
+
+
+def values_of_line(text: str) -> tuple[list[Any], bool]:
+    """The values that stand one after the other; after a cut record the ones that run whole up to the end."""
+    values, rest = decode(text)
+    if not rest:
+        return values, True
+    for start in (match.start() for match in re.finditer(r'\{"', rest)):
+        tail, left = decode(rest[start:])
+        if tail and not left and all(is_record(value) for value in tail):
+            return values + tail, False
+    return values, False
+
+
+def decode(text: str) -> tuple[list[Any], str]:
+    """The whole values at the start of a text, and what follows them."""
+    values = []
+    while text:
+        try:
+            value, end = json.JSONDecoder(strict=False).raw_decode(text)
+        except (ValueError, RecursionError):
+            break
+        values.append(value)
+        text = text[end:].lstrip("\0 \t\r\n")
+    return values, text
+
+
+def is_record(value: Any) -> bool:
+    return isinstance(value, dict) and "type" in value and ("uuid" in value or "sessionId" in value)
+
+
+def without_halves(value: Any) -> Any:
+    """Half a surrogate pair is no character."""
+    if isinstance(value, str):
+        return re.sub("[\ud800-\udfff]", "\ufffd", value)
+    if isinstance(value, list):
+        return [without_halves(item) for item in value]
+    return {key: without_halves(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def as_entry(value: Any) -> Json | None:
+    """An entry; a bare API message stands for one."""
+    if not isinstance(value, dict):
+        return None
+    if value.get("role") in ("user", "assistant") and value.get("type") in (None, "message") and "message" not in value:
+        return {"type": value["role"], "message": value}
+    return value if isinstance(value.get("type"), str) else None
+
+
+# --- words ---
+
+
+def hear_all(entries: list[Json]) -> list[Said]:
+    """Every block that somebody said, in order."""
+    tools = {}
+    for entry in entries:
+        for block in blocks(message(entry).get("content")):
+            if block.get("type") == "tool_use":
+                tools[block.get("id")] = block.get("name")
+    said: list[Said] = []
+    for place, entry in enumerate(entries):
+        if entry.get("isSidechain") is True:
+            continue
+        part = ("entry", place)
+        if entry["type"] == "assistant" and message(entry).get("id"):
+            part = ("message", message(entry)["id"])
+        for speaker, kind, text in hear(entry, tools):
+            if not text.strip():
+                continue
+            if "command" in kind and is_command_again(entry, text, said, entries):
+                continue
+            said.append(Said(speaker, kind, text, time_of(entry), place, part))
+    return settle_queue(entries, said)
+
+
+def hear(entry: Json, tools: Json) -> Iterator[tuple[str, str, str]]:
+    """(speaker, kind, text) of each block of an entry."""
+    content = blocks(message(entry).get("content"))
+    match entry["type"]:
+        case "assistant":
+            kind = ("notice", "api_error") if entry.get("isApiErrorMessage") is True else ("assistant", "text")
+            if kind[0] == "notice" or message(entry).get("model") != "<synthetic>":
+                yield from ((*kind, text_of(block)) for block in content)
+        case "user":
+            yield from hear_user(entry, content, tools)
+        case "attachment":
+            attached = entry.get("attachment") or {}
+            is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode") != "task-notification"
+            if is_prompt and is_human(attached) and is_human(entry):
+                yield from hear_blocks(blocks(attached.get("prompt")), "queued")
+        case "system" if entry.get("subtype") == "local_command":
+            yield from (one for one in words(str(entry.get("content")), "prompt") if "command" in one[1])
+        case "system" if entry.get("subtype") == "compact_boundary":
+            about = entry.get("compactMetadata") or {}
+            tokens = about.get("preTokens")
+            facts = [about.get("trigger"), f"{tokens:,} tokens before" if tokens else None]
+            listed = ", ".join(fact for fact in facts if fact)
+            yield "notice", "compacted", "context compacted" + (f" ({listed})" if listed else "")
+
+
+def hear_user(entry: Json, content: list[Json], tools: Json) -> Iterator[tuple[str, str, str]]:
+    """What a user entry says: a prompt, or the user's words in and beside tool results."""
+    opening = next((text_of(block) for block in content if text_of(block).strip()), "")
+    is_typed = "promptSource" in entry or "origin" in entry
+    is_summary = opening.startswith("This session is being continued from a previous conversation") and not is_typed
+    if entry.get("isCompactSummary") is True or is_summary:
+        return
+    has_result = any(block.get("type") == "tool_result" for block in content)
+    is_plan = isinstance(entry.get("planContent"), str)
+    kind = "remark" if has_result else "plan" if is_plan else "prompt"
+    heard = []
+    for block in content:
+        if block.get("type") == "tool_result":
+            heard += hear_result(block, entry.get("toolUseResult"), tools.get(block.get("tool_use_id")))
+        elif entry.get("isMeta") is not True and is_human(entry):
+            heard += hear_blocks([block], kind)
+    feedback = entry.get("userFeedback")
+    if isinstance(feedback, str) and not any(feedback.strip() == text.strip() for _, _, text in heard):
+        heard.append(("user", "remark", feedback))
+    yield from heard
+
+
+def hear_blocks(content: list[Json], kind: str) -> Iterator[tuple[str, str, str]]:
+    for block in content:
+        if block.get("type") in ("image", "document"):
+            yield "user", kind, f"[{block['type']}]"
+        else:
+            yield from words(text_of(block), kind)
+
+
+# Whole texts, and what stands before the user's words, that the host writes.
+HOST_TEXT = re.compile(
+    r"\s*(?:<(?:local-command-caveat|local-command-stdout|local-command-stderr|bash-stdout|bash-stderr|(?:task|bash)-notification"
+    r"|ci-monitor-event|agent-message|teammate-message|session-start-hook)[\s>]"
+    r"|Caveat: The messages below were generated by the user while running local commands"
+    r"|Another Claude session sent a message|Unknown (?:slash command|skill): \S+\s*\Z|\[Image: [^\]]*\]\s*\Z)"
+)
+HOST_PREFIX = re.compile(
+    r"\s*<(ide_opened_file|ide_selection|ide_diagnostics|system-reminder|user-prompt-submit-hook)(?:\s[^>]*)?>.*?</\1>\s*",
+    re.S,
+)
+LOCAL = "exit quit clear model compact cost usage"
+
+
+def words(text: str, kind: str) -> Iterator[tuple[str, str, str]]:
+    """What is the user's in a text that stands in their name."""
+    while prefix := HOST_PREFIX.match(text):
+        text = text[prefix.end() :]
+    if text.strip() in ("[Request interrupted by user]", "[Request interrupted by user for tool use]"):
+        yield "notice", "interrupted", "interrupted by the user"
+    elif HOST_TEXT.match(text):
+        return
+    elif re.match(r"\s*<command-(name|message|args)>", text):
+        yield "user", "command", "/" + f"{inside('command-name', text)} {inside('command-args', text)}".strip().removeprefix("/")
+    elif re.match(r"\s*<bash-input>", text):
+        yield "user", "bash", f"! {inside('bash-input', text)}"
+    elif re.match(r"\s*<user-memory-input>", text):
+        yield "user", kind, inside("user-memory-input", text)
+    elif re.fullmatch(rf"/({LOCAL.replace(' ', '|')})( .*)?", text.strip()):
+        yield "user", "command", text
+    else:
+        yield "user", kind, text
+
+
+def inside(tag: str, text: str) -> str:
+    found = re.search(f"<{tag}>(.*?)</{tag}>", text, re.S)
+    return found.group(1) if found else ""
+
+
+REFUSED = "The user doesn't want to proceed with this tool use"
+SAID = "To tell you how to proceed, the user said:\n"
+NOTE = "\n\nNote: The user's next message may contain a correction or preference."
+ANSWERED = (
+    (r"User has answered your questions: ", r"\. You can now continue[^\"]*\Z"),
+    (r"Your questions have been answered: ", r"\. You can now continue[^\"]*\Z"),
+    (r"The user answered: ", r"\. Read the answers carefully[^\"]*\Z"),
+)
+
+
+def hear_result(block: Json, beside: Any, tool: str | None) -> Iterator[tuple[str, str, str]]:
+    """The user's words in a tool result; `beside` is the host's own copy of the result."""
+    text = "\n".join(text_of(one) for one in blocks(block.get("content")))
+    beside = beside if isinstance(beside, dict) else {}
+    if block.get("is_error") is True and text.startswith(REFUSED) and SAID in text:
+        said = text.split(SAID, 1)[1].split(NOTE)[0]
+        if not said.startswith("The user wants to clarify these questions"):
+            yield "user", "rejection", said
+            return
+        pairs = re.findall(r'^- "(.*)"\n  Answer: (.*)$', said, re.M)
+        yield "user", "answer", "\n".join(f"Q: {question}\nA: {answer}" for question, answer in pairs)
+    elif text.startswith("User has approved your plan") and tool in ("ExitPlanMode", None):
+        plan = re.split(r"## Approved Plan.*?:\n", text, maxsplit=1)[1:] or [beside.get("plan")]
+        yield "user", "plan", f"[approved plan]\n\n{plan[0]}" if isinstance(plan[0], str) else "[approved plan]"
+    elif tool in ("AskUserQuestion", None):
+        for opening, closing in ANSWERED:
+            if text.startswith(opening):
+                yield "user", "answer", answers(re.split(closing, text[len(opening) :])[0].removesuffix("."), beside)
+
+
+def answers(listed: str, beside: Json) -> str:
+    """`Q: …` and `A: …` lines from the host's copy, else from `"Q"="A", "Q"="A"`, where a comma may stand in an answer."""
+    lines = []
+    given = beside.get("answers")
+    if isinstance(given, dict) and given:
+        for question, answer in given.items():
+            answer = ", ".join(answer) if isinstance(answer, list) else answer
+            notes = ((beside.get("annotations") or {}).get(question) or {}).get("notes")
+            lines += [f"Q: {question}", f"A: {answer}", *([notes] if notes else [])]
+        return "\n".join(lines)
+    if '"="' not in listed:
+        return f"A: {listed}" if listed.strip() else ""
+    pairs: list[str] = []
+    for piece in listed[1:-1].split('", "'):
+        if '"="' in piece:
+            pairs.append(piece)
+        else:
+            pairs[-1] += f'", "{piece}'
+    return "\n".join(f"Q: {question}\nA: {answer}" for question, answer in (pair.split('"="', 1) for pair in pairs))
+
+
+def is_command_again(entry: Json, text: str, said: list[Said], entries: list[Json]) -> bool:
+    """A command can be written as typed and then in its envelope, under one promptId."""
+    users = [one for one in said if one.speaker == "user"]
+    if not users or entry.get("promptId") is None or "<command-" not in str(message(entry).get("content")):
+        return False
+    before = users[-1]
+    return before.text.strip() == text and entries[int(before.entry)].get("promptId") == entry["promptId"]
+
+
+def is_human(about: Json) -> bool:
+    origin = about.get("origin")
+    return not isinstance(origin, dict) or origin.get("kind") in (None, "human")
+
+
+def message(entry: Json) -> Json:
+    found = entry.get("message")
+    return found if isinstance(found, dict) else {}
+
+
+def blocks(content: Any) -> list[Json]:
+    """Content as a list of blocks, whether it is a string, a list of blocks, or of both."""
+    listed = content if isinstance(content, list) else [content]
+    as_blocks = ({"type": "text", "text": item} if isinstance(item, str) else item for item in listed)
+    return [block for block in as_blocks if isinstance(block, dict)]
+
+
+def text_of(block: Json) -> str:
+    text = block.get("text") if block.get("type") == "text" else ""
+    return text if isinstance(text, str) else ""
+
+
+def time_of(entry: Json) -> int | None:
+    try:
+        moment = datetime.fromisoformat(entry["timestamp"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
+
+
+# --- the queue ---
+
+
+def settle_queue(entries: list[Json], said: list[Said]) -> list[Said]:
+    """Add what was typed while the model worked and stands in no other entry: where it was delivered, or at the end."""
+    waiting: list[tuple[int, list[Json]]] = []
+    delivered: list[tuple[int, int, list[Json]]] = []  # place of the delivery, of the enqueue, content
+    for place, entry in enumerate(entries):
+        if entry["type"] != "queue-operation":
+            continue
+        content = blocks(entry.get("content"))
+        if entry.get("operation") == "enqueue":
+            waiting.append((place, content))
+        elif entry.get("operation") == "popAll":
+            waiting = []
+        elif entry.get("operation") in ("dequeue", "remove") and waiting:
+            named = [one for one in waiting if entry["operation"] == "remove" and content and one[1] == content]
+            one = (named or waiting)[0]
+            waiting.remove(one)
+            delivered.append((place, *one))
+    added = []
+    # Other places of these words: what the user is shown to have said after they were queued. Each is one place only.
+    places = [[place, plain(group)] for place, group in by_entry(said)]
+    silent: set[int] = set()
+    for first in range(len(delivered)):
+        if first in silent:
+            continue
+        for last in range(len(delivered) - 1, first - 1, -1):  # several are sent as one prompt, one per line
+            joined = squeeze("\n".join(plain_blocks(content) for _, _, content in delivered[first : last + 1]))
+            found = [one for one in places if one[0] > delivered[first][1] and one[1] == joined]
+            if joined and found:
+                places.remove(found[0])
+                silent |= set(range(first, last + 1))
+                break
+    for number, (place, _, content) in enumerate(delivered):
+        if number not in silent:
+            heard = list(hear_blocks(content, "queued"))
+            added += [Said(*one, time_of(entries[place]), place, ("queue", place)) for one in heard if one[2].strip()]
+    said = sorted([*said, *added], key=lambda one: one.entry)
+    pending = []
+    for place, content in waiting:
+        heard = list(hear_blocks(content, "pending"))
+        pending += [Said(*one, time_of(entries[place]), len(entries), ("queue", place)) for one in heard if one[2].strip()]
+    if pending:
+        said.append(Said("notice", "note", PENDING, pending[0].at_ms, len(entries), ("queue", "note")))
+    return said + pending
+
+
+def by_entry(said: list[Said]) -> list[tuple[int, list[Said]]]:
+    groups: dict[int, list[Said]] = {}
+    for one in said:
+        if one.speaker == "user":
+            groups.setdefault(int(one.entry), []).append(one)
+    return list(groups.items())
+
+
+def plain(group: list[Said]) -> str:
+    return squeeze("\n".join(one.text for one in group if one.text not in ("[image]", "[document]")))
+
+
+def plain_blocks(content: list[Json]) -> str:
+    heard = [text for block in content for _, _, text in words(text_of(block), "queued")]
+    return "\n".join(text for text in heard if text)
+
+
+def squeeze(text: str) -> str:
+    return " ".join(text.split())
+
+
+# --- branches ---
+
+
+def find_branches(entries: list[Json], said: list[Said]) -> dict[int, int]:
+    """Place → number of the rewound branch, for the entries that do not stand."""
+    places = {entry["uuid"]: place for place, entry in enumerate(entries) if isinstance(entry.get("uuid"), str)}
+    main = [place for place in places.values() if entries[place].get("isSidechain") is not True]
+    parents = {}
+    for place in places.values():
+        parent = entries[place].get("parentUuid")
+        if parent is None and entries[place].get("subtype") == "compact_boundary":
+            parent = entries[place].get("logicalParentUuid")
+        parents[place] = places.get(parent)
+    chain: set[int] = set()
+    at = main[-1] if main else None
+    while at is not None and at not in chain:
+        chain.add(at)
+        at = parents[at] if parents[at] is not None else max((place for place in main if place < at), default=None)
+    prompts = {int(one.entry) for one in said if one.kind == "prompt" and one.part[0] == "entry"} & set(places.values())
+    forks = {parents[place] for place in prompts & chain} - {None}
+    forks = {place for place in forks if entries[place].get("isMeta") is not True}
+    branches: dict[int, int] = {}
+    for place in places.values():
+        line, above = [place], parents[place]
+        while above is not None and above not in line:
+            line.append(above)
+            above = parents[above]
+        # The outermost rewound prompt at or above this entry names the branch.
+        rewound = [one for one in line if one in prompts - chain and parents[one] in forks]
+        if rewound and place not in chain:
+            branches[place] = rewound[-1]
+    number = {prompt: count for count, prompt in enumerate(sorted(set(branches.values())), 1)}
+    return {place: number[prompt] for place, prompt in branches.items()}
+
+
+# --- messages ---
+
+
+def join(said: list[Said]) -> list[Said]:
+    """Adjacent blocks of one message are one, with a blank line between; its time is the first that is known."""
+    messages: list[Said] = []
+    for one in said:
+        last = messages[-1] if messages else None
+        if last and (last.part, last.speaker) == (one.part, one.speaker):
+            last.text += f"\n\n{one.text}"
+            last.at_ms = one.at_ms if last.at_ms is None else last.at_ms
+        else:
+            messages.append(replace(one))
+    return messages
+
+
+# --- privacy ---
+
+STRICT = ("private", "claude-mem-context")
+TAG = re.compile(
+    r"<[ \t\n]{0,8}(?P<end>/?)[ \t\n]{0,8}"
+    rf"(?P<name>{'|'.join(STRICT)}|system_instruction|system-instruction|persisted-output|system-reminder)"
+    r"(?![\w.:-])(?P<attributes>(?:=?\"[^\"]*\"|=?'[^']*'|[^<>])*?)(?P<alone>(?<![^\s\"'e-])/(?=>))?(?:>|(?=<)|\Z)",
+    re.I | re.A,
+)
+
+
+def strip_private(text: str, *, keep_code: bool) -> tuple[str, bool]:
+    """The text without tagged spans, and whether a private one was among them.
+
+    The tags are taken one by one, the leftmost first: an opening tag becomes a mark, a closing tag hides all back to the
+    nearest mark of its name, and the text is then looked at anew, since what was apart may now make a tag.
+    """
+    was_private = False
+    while True:
+        once, hid = strip_once(text, keep_code)
+        was_private |= hid
+        if once == text:
+            return text, was_private
+        text = once
+
+
+def strip_once(text: str, keep_code: bool) -> tuple[str, bool]:
+    code = code_of(text) if keep_code else [False] * len(text)
+    cells: list[tuple[str, bool]] = list(zip(text, code, strict=True))  # a character, or the name of an open tag
+    hid = False
+    start = 0
+    while True:
+        flat = "".join(cell[0] if len(cell[0]) == 1 else "\ue000" for cell in cells)
+        for match in TAG.finditer(flat):
+            name = match["name"].lower()
+            opened = [place for place, cell in enumerate(cells[: match.start()]) if len(cell[0]) > 1]
+            is_code = cells[match.start()][1] and not any(cells[place][0] in STRICT for place in opened)
+            if "\ue000" not in match.group() and not is_code:
+                break
+        else:
+            break
+        own = [place for place in opened if cells[place][0] == name]
+        start, end = match.span()
+        if match["end"] and own:
+            inner = [cell for cell in cells[own[-1] + 1 : start] if len(cell[0]) > 1]
+            hid |= name in STRICT
+            cells[own[-1] : end] = inner
+        elif match["end"] or match["alone"]:
+            cells[start:end] = []
+        else:
+            cells[start:end] = [(name, False)]
+    for place, cell in enumerate(cells):
+        if cell[0] in STRICT:
+            hid = True
+            cells = cells[:place]
+            break
+    return "".join(cell[0] for cell in cells if len(cell[0]) == 1), hid
+
+
+def code_of(text: str) -> list[bool]:
+    """For each character, whether it stands in a closed Markdown code span or fence."""
+    code = [False] * len(text)
+    prose = text
+    for match in re.finditer(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,}).*\n(?:.*\n)*? {0,3}\1[`~]*[ \t]*$", text, re.M):
+        code[match.start() : match.end()] = [True] * len(match.group())
+        prose = prose[: match.start()] + "\n\n".ljust(len(match.group()), "\n")[: len(match.group())] + prose[match.end() :]
+    for match in re.finditer(r"(?<![\\`])(`+)(?!`)((?:(?!\n[ \t]*\n).)*?)(?<!`)\1(?!`)", prose, re.S):
+        code[match.start() : match.end()] = [True] * len(match.group())
+    return code
+
+
+def public(one: Said) -> Said | None:
+    """The message as it may be shown; None when nothing is left of it."""
+    text, was_private = strip_private(one.text, keep_code=one.speaker == "assistant")
+    text = text.replace("\0", "\ufffd")
+    if one.speaker == "notice":
+        text = " ".join(text.split())  # one line; longer ones than 300 characters are cut by the product
+    elif not text.strip():
+        if not was_private or one.speaker != "user":
+            return None
+        return replace(one, text="[private]", kind="private")
+    return replace(one, text=text) if text else None
+
+
+# --- the bottle ---
+
+
+def bottle_blocks(reading: Reading) -> list[tuple[str, str, str]]:
+    """(speaker, text, time) of every block of the bottle without a database, in UTC."""
+    listed = []
+    day = None
+    for one in reading.said:
+        shown = public(one) if not one.branch and one.kind != "compact_summary" else None
+        if shown is None:
+            continue
+        label = ""
+        if shown.speaker != "notice":
+            moment = None if shown.at_ms is None else datetime.fromtimestamp(shown.at_ms / 1000, UTC)
+            label = "--:--" if moment is None else f"{moment:%H:%M}" if moment.date() == day else f"{moment:%Y-%m-%d %H:%M}"
+            day = moment.date() if moment else day
+        listed.append((shown.speaker, shown.text, label))
+    return listed
