@@ -10,8 +10,13 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         from importlib.metadata import version
 
-        print(f"bottlepipe {version('bottlepipe')}")
-        return
+        try:
+            print(f"bottlepipe {version('bottlepipe')}", flush=True)
+        except (OSError, AttributeError):
+            # Closed, full, or nobody reads it any more: the command line knows what to say about that.
+            pass
+        else:
+            return
     try:
         from bottlepipe.cli import run
 

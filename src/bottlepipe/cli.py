@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bottlepipe.errors import BottlepipeError, NothingToRender, UsageError
-from bottlepipe.terminal import harmless, moment, progress_bar, say, size
+from bottlepipe.terminal import harmless, moment, progress_bar, say, size, stop_writing
 
 if TYPE_CHECKING:
     from bottlepipe.bottle import Bottle
@@ -49,10 +49,10 @@ def _common(
     if version:
         from importlib.metadata import version as installed
 
-        print(f"bottlepipe {installed('bottlepipe')}")
+        _print_data(f"bottlepipe {installed('bottlepipe')}\n")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        _print_data(context.get_help() + "\n")
 
 
 def run(arguments: list[str]) -> int:
@@ -65,6 +65,10 @@ def run(arguments: list[str]) -> int:
         result = typer.main.get_command(app).main(arguments, prog_name="bottlepipe", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
+    except SystemExit:
+        # How click ends when the reader of its help has gone away.
+        stop_writing(sys.stdout)
+        return 0
     except (KeyboardInterrupt, typer.Abort, Exception) as error:
         if was_interrupted() or not isinstance(error, Exception) or isinstance(error, typer.Abort):
             return _fail(error, "interrupted", "", 130, debug=debug)
@@ -473,9 +477,13 @@ def _print_data(text: str) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # The reader has gone: nothing left to say, and nothing to complain about at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stop_writing(sys.stdout)
         raise typer.Exit from None
+    except OSError as error:
+        stop_writing(sys.stdout)
+        raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def _print_json(value: object) -> None:
-    _print_data(json.dumps(value, ensure_ascii=sys.stdout.isatty(), indent=2) + "\n")
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    _print_data(json.dumps(value, ensure_ascii=is_terminal, indent=2) + "\n")

@@ -9,17 +9,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import TextIO
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SLOW_S = 1.0
 
 
 def say(text: str) -> None:
-    """One line to stderr; nowhere if that is closed."""
+    """One line to stderr; nowhere if nobody can hear it."""
     if sys.stderr is None:
         return
-    with contextlib.suppress(BrokenPipeError):
-        print(harmless(text), file=sys.stderr)
+    try:
+        print(harmless(text), file=sys.stderr, flush=True)
+    except OSError:
+        stop_writing(sys.stderr)
+
+
+def stop_writing(stream: TextIO) -> None:
+    """Send what is still in a stream nowhere, so that the end of the process does not complain about it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def harmless(text: str) -> str:
@@ -55,7 +65,7 @@ def moment(at_ms: int | None) -> str:
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[int, int], None] | None]:
     """A callback (done, total) that draws a bar on stderr once the work has taken a second; None off a terminal."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return
     started = time.monotonic()
