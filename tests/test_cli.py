@@ -222,6 +222,18 @@ def test_list_shows_sessions_newest_first_with_their_bottles(
     assert "1 more" in run_cli("list", "--limit", "1").stderr
 
 
+def test_list_and_bottle_hide_what_is_private_in_a_projects_name(run_cli: Run, make_database: Any) -> None:
+    """A project's name is a text from the database like any other."""
+    sql = "UPDATE sdk_sessions SET project = 'tide<private>CANARY</private>pool';"
+    database = make_database(SCHEMA + session_sql(SESSION, 1) + sql)
+
+    (row,) = json.loads(run_cli("list", "--json", "--db", database).stdout)
+    bottle = run_cli("render", SESSION, "--db", database, "-o", "-").stdout
+
+    assert row["project"] == "tidepool"
+    assert "project: tidepool · " in bottle
+
+
 def test_list_shows_what_only_an_old_database_without_prompts_knows(run_cli: Run, make_database: Any) -> None:
     """Where no prompt was ever stored, sessions still have observations to show; elsewhere rows without one are not listed."""
     sql = SCHEMA + session_sql(SESSION, 1) + session_sql(OTHER, 2)

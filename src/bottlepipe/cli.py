@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bottlepipe.errors import BottlepipeError, NothingToRender, UsageError
+from bottlepipe.tags import strip_tags
 from bottlepipe.terminal import harmless, moment, progress_bar, say, size, stop_writing
 
 if TYPE_CHECKING:
@@ -236,7 +237,8 @@ def _row(
 ) -> dict[str, Any]:
     return {
         "session_id": session_id,
-        "project": project,
+        # Claude Code names its folders; what a database calls a project can be anything.
+        "project": strip_tags(project).text if project else project,
         "last_activity_ms": at_ms,
         "bytes": transcript_bytes,
         "bottle": state,
