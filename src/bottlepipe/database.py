@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from bottlepipe.copies import KeptChanging, TooLarge, private_copy, remove_leftovers, wal_of
 
@@ -300,6 +300,13 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+class Part(NamedTuple):
+    """One SELECT: its columns, by the names that they get, and the rest of it from FROM on."""
+
+    columns: Mapping[str, str]
+    rest: str
+
+
 class Database:
     """An attached SQLite database, in one read transaction."""
 
@@ -311,30 +318,40 @@ class Database:
     def columns_of(self, tables: Sequence[str]) -> dict[str, set[str]]:
         """The columns of those of `tables` that are real tables: a view could run anything."""
         sql = (
-            "SELECT m.name AS t, hex(p.name) AS c FROM sqlite_master m, pragma_table_info(m.name) p"
-            " WHERE m.type = 'table' AND m.rootpage > 0 AND m.name IN (SELECT value FROM json_each(?))"
+            "SELECT m.name, hex(p.name) FROM sqlite_master m, pragma_table_info(m.name) p"
+            " WHERE m.type = 'table' AND m.rootpage > 0 AND m.name IN (SELECT value FROM json_each(?1))"
         )
         columns: dict[str, set[str]] = {}
         for table, column in self._run(sql, tables):
-            columns.setdefault(str(table), set()).add(_decode(str(column)))
+            columns.setdefault(table, set()).add(_decode(column))
         return columns
 
-    def query(self, selected: Mapping[str, str], rest: str, values: Sequence[str | int] | None = None) -> list[Row]:
-        """Run one SELECT inside SQLite with a bound list of values; every column comes back as text.
+    def query(self, parts: Sequence[Part], values: Sequence[str | int] | None = None) -> list[list[Row]]:
+        """Run one SELECT for each part inside SQLite and return the rows of each; every column comes back as text.
 
-        In hex, what is no UTF-8 is decoded with replacement.
+        All share `values`, a list bound as JSON to ?1. Together, since a statement costs more than what it finds. In
+        hex, what is no UTF-8 is decoded with replacement.
         """
-        texts = {name: f"CAST({source} AS TEXT)" for name, source in selected.items()}
-        if self._in_hex:
-            # In SQLite hex(NULL) is the empty text.
-            texts = {name: f"CASE WHEN {text} IS NOT NULL THEN hex({text}) END" for name, text in texts.items()}
-        columns = ", ".join(f"{source} AS {quote(name)}" for name, source in texts.items())
-        rows = self._run(f"SELECT {columns} {rest}", values)
-        if self._in_hex:
-            rows = [tuple(None if cell is None else _decode(cell) for cell in row) for row in rows]
-        return [dict(zip(selected, row, strict=True)) for row in rows]
+        width = max(len(part.columns) for part in parts)
+        selects = []
+        for number, part in enumerate(parts):
+            cells = [f"CAST({source} AS TEXT)" for source in part.columns.values()]
+            if self._in_hex:
+                # In SQLite hex(NULL) is the empty text.
+                cells = [f"CASE WHEN {cell} IS NOT NULL THEN hex({cell}) END" for cell in cells]
+            cells += ["NULL"] * (width - len(cells))
+            named = ", ".join(f"{cell} AS c{index}" for index, cell in enumerate(cells))
+            selects.append(f"SELECT {number} AS part, {named} {part.rest}")
+        found: list[list[Row]] = [[] for _ in parts]
+        for part_number, *cells in self._run(" UNION ALL ".join(selects), values):
+            if self._in_hex:
+                cells = [None if cell is None else _decode(cell) for cell in cells]
+            number = int(part_number)
+            # A part with fewer columns than another ends in NULLs.
+            found[number].append(dict(zip(parts[number].columns, cells, strict=False)))
+        return found
 
-    def _run(self, sql: str, values: Sequence[str | int] | None) -> list[tuple[str | None, ...]]:
+    def _run(self, sql: str, values: Sequence[str | int] | None) -> list[tuple[Any, ...]]:
         bound = ""
         if values is not None:
             # SQLite's JSON ends a text at a NUL: such a text would be taken for another.

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from bottlepipe.database import Database, Problem, Row, ask, quote
+from bottlepipe.database import Database, Part, Problem, Row, ask, quote
 from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_USES, Schema, empty, frame
 from bottlepipe.stored import is_cut
 from bottlepipe.times import parse_ms
@@ -68,7 +68,7 @@ def read_observation(database: Path, observation_id: int) -> tuple[dict[str, Any
         db = _Store(database)
         columns = sorted(db.columns.get("observations", ()))
         selected = {name: f"o.{quote(name)}" for name in columns}
-        rows = db.query(selected, "FROM observations o WHERE o.id = (SELECT value FROM json_each(?))", [observation_id])
+        (rows,) = db.query([Part(selected, f"FROM observations o WHERE o.id {_IN}")], [observation_id])
         return rows[0] if rows else None
 
     return ask(database, query, [])
@@ -93,7 +93,8 @@ def read_stored_sessions(database: Path) -> tuple[list[dict[str, Any]], str]:
             "created_at": db.column("sdk_sessions", "s", "started_at"),
         }
         by_session: dict[str, Row] = {}
-        for row in _preferred_first(db.query(selected, "FROM sdk_sessions s")):
+        (found,) = db.query([Part(selected, "FROM sdk_sessions s")])
+        for row in _preferred_first(found):
             if row["session_id"] is not None:
                 by_session.setdefault(row["session_id"], row)
         return [
@@ -138,38 +139,61 @@ class _Store:
         return f"{alias}.{name}" if self.has(table, name) else "NULL"
 
 
-_IN = "IN (SELECT value FROM json_each(?))"
+_IN = "IN (SELECT value FROM json_each(?1))"
 
 
 def _read_sessions(db: _Store, session_ids: Sequence[str], *, guess_orphans: bool) -> Memory:
     memory = Memory()
-    sessions = _session_rows(db, session_ids)
+    by_session = {
+        "sessions": _sessions_part(db),
+        "any session": Part({"row_id": "s.id"}, "FROM (SELECT id FROM sdk_sessions LIMIT 1) s"),
+        "prompts": _prompts_part(db),
+        "tool uses": _tool_uses_part(db),
+        "memory ids": _memory_ids_part(db),
+        "observations": _content_part(db, "observations", _observation_columns(db)),
+        "summaries": _content_part(db, "session_summaries", _summary_columns(db)),
+    }
+    found = _query(db, by_session, session_ids)
+    sessions = _preferred_first(found["sessions"])
     for row in sessions:
         memory.row_ids.setdefault(row["session_id"], []).append(row["row_id"])
         if row["project"]:
             memory.projects.setdefault(row["session_id"], row["project"])
-    memory.is_empty = not sessions and not db.query({"row_id": "s.id"}, "FROM sdk_sessions s LIMIT 1")
+    memory.is_empty = not found["any session"]
     preferred = {session_id: ids[0] for session_id, ids in memory.row_ids.items()}
-    prompts = _prompts(db, session_ids, preferred)
-    tool_uses = _tool_uses(db, session_ids)
-    links = _memory_links(db, session_ids, sessions, tool_uses)
-    observations = _observations(db, session_ids, links, tool_uses)
+    prompts = _prompts(found["prompts"], preferred)
+    tool_uses = _tool_uses(found["tool uses"])
+    links = _links(session_ids, sessions, found["memory ids"], tool_uses)
+    by_memory = {
+        "observations": _memory_part(db, "observations", _observation_columns(db)),
+        "summaries": _memory_part(db, "session_summaries", _summary_columns(db)),
+    }
+    linked = _query(db, by_memory, list(links))
+    observations = [*_linked(linked["observations"], links), *found["observations"]]
+    observations += _anchored(db, observations, tool_uses)
     if guess_orphans:
-        observations += _guessed_observations(db, prompts, memory.projects)
+        observations += _guessed(db, prompts, memory.projects)
+    summaries = [*_linked(linked["summaries"], links), *found["summaries"]]
     memory.prompts = _frame(prompts, PROMPTS)
     memory.observations = _frame(_finish(observations, "observation_id", preferred), OBSERVATIONS)
-    memory.summaries = _frame(_finish(_summaries(db, session_ids, links), "summary_id", preferred), SUMMARIES)
+    memory.summaries = _frame(_finish(summaries, "summary_id", preferred), SUMMARIES)
     memory.tool_uses = _frame(tool_uses, TOOL_USES)
     return memory
+
+
+def _query(db: _Store, parts: Mapping[str, Part | None], values: Sequence[str | int]) -> dict[str, list[Row]]:
+    """The rows of each part, none for a part that this database cannot answer."""
+    asked = {name: part for name, part in parts.items() if part is not None}
+    found = db.query(list(asked.values()), values)
+    return {**{name: [] for name in parts}, **dict(zip(asked, found, strict=True))}
 
 
 def _frame(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
     return frame([tuple(row[name] for name in schema) for row in rows], schema)
 
 
-def _session_rows(db: _Store, session_ids: Sequence[str]) -> list[Row]:
-    where = f"FROM sdk_sessions s WHERE s.{db.content_id('sdk_sessions')} {_IN}"
-    return _preferred_first(db.query(_session_columns(db), where, session_ids))
+def _sessions_part(db: _Store) -> Part:
+    return Part(_session_columns(db), f"FROM sdk_sessions s WHERE s.{db.content_id('sdk_sessions')} {_IN}")
 
 
 def _session_columns(db: _Store) -> dict[str, str]:
@@ -193,11 +217,11 @@ def _preferred_first(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=order)
 
 
-def _prompts(db: _Store, session_ids: Sequence[str], preferred: Mapping[str, int | None]) -> list[Row]:
+def _prompts_part(db: _Store) -> Part | None:
     content = db.content_id("user_prompts")
     if not db.has("user_prompts", content):
-        return []
-    selected = {
+        return None
+    columns = {
         "session_id": f"p.{content}",
         "session_db_id": db.column("user_prompts", "p", "session_db_id"),
         "prompt_id": "p.id",
@@ -205,7 +229,10 @@ def _prompts(db: _Store, session_ids: Sequence[str], preferred: Mapping[str, int
         "text": db.column("user_prompts", "p", "prompt_text"),
         "epoch": db.column("user_prompts", "p", "created_at_epoch"),
     }
-    rows = db.query(selected, f"FROM user_prompts p WHERE p.{content} {_IN}", session_ids)
+    return Part(columns, f"FROM user_prompts p WHERE p.{content} {_IN}")
+
+
+def _prompts(rows: list[Row], preferred: Mapping[str, int | None]) -> list[Row]:
     for row in rows:
         row["text"] = row["text"] or ""
         row["was_cut"] = is_cut(row["text"])
@@ -218,28 +245,50 @@ def _prompts(db: _Store, session_ids: Sequence[str], preferred: Mapping[str, int
     return sorted(rows, key=lambda row: (row["session_id"], _number_order(row["prompt_id"])))
 
 
-def _tool_uses(db: _Store, session_ids: Sequence[str]) -> list[Row]:
+def _tool_uses_part(db: _Store) -> Part | None:
     if not db.has("tool_uses", "content_session_id"):
-        return []
-    selected = {
+        return None
+    columns = {
         "session_id": "t.content_session_id",
+        "row_id": db.column("tool_uses", "t", "id"),
         "tool_use_id": db.column("tool_uses", "t", "tool_use_id"),
         "observation_id": db.column("tool_uses", "t", "observation_id"),
         "memory_id": db.column("tool_uses", "t", "memory_session_id"),
         "session_db_id": db.column("tool_uses", "t", "session_db_id"),
     }
-    rows = db.query(selected, f"FROM tool_uses t WHERE t.content_session_id {_IN} ORDER BY t.id", session_ids)
+    return Part(columns, f"FROM tool_uses t WHERE t.content_session_id {_IN}")
+
+
+def _tool_uses(rows: list[Row]) -> list[Row]:
     for row in rows:
-        row["observation_id"], row["session_db_id"] = _int(row["observation_id"]), _int(row["session_db_id"])
-    return rows
+        for name in ("row_id", "observation_id", "session_db_id"):
+            row[name] = _int(row[name])
+    return sorted(rows, key=lambda row: _number_order(row["row_id"]))
+
+
+def _memory_ids_part(db: _Store) -> Part:
+    """Memory ids that contain a session id: Gemini's and OpenRouter's observers are <provider>-<session id>-<ms>."""
+    ranges = " UNION ALL ".join(
+        f"SELECT j.value AS session_id, r.{db.memory_id(table)} AS memory_id FROM json_each(?1) j CROSS JOIN {table} r"
+        f" ON r.{db.memory_id(table)} >= '{provider}-' || j.value || '-'"
+        f" AND r.{db.memory_id(table)} < '{provider}-' || j.value || '.'"
+        f" AND substr(r.{db.memory_id(table)}, length('{provider}-' || j.value || '-') + 1) NOT GLOB '*[^0-9]*'"
+        for table in ("observations", "session_summaries")
+        if db.has(table, db.memory_id(table))
+        for provider in _PROVIDERS
+    )
+    columns = {"session_id": "r.session_id", "memory_id": "r.memory_id"}
+    return Part(columns, f"FROM (SELECT DISTINCT session_id, memory_id FROM ({ranges})) r")
 
 
 # memory id → session id → the session row through which the one belongs to the other, if any.
 _Links = dict[str, dict[str, int | None]]
 
 
-def _memory_links(db: _Store, session_ids: Sequence[str], sessions: Sequence[Row], tool_uses: Sequence[Row]) -> _Links:
-    """Which memory ids are whose, by every path that survives a lost session row. Each step is one indexed query.
+def _links(
+    session_ids: Sequence[str], sessions: Sequence[Row], memory_ids: Sequence[Row], tool_uses: Sequence[Row]
+) -> _Links:
+    """Which memory ids are whose, by every path that survives a lost session row.
 
     Every session is judged as if it were the only one asked for: two may claim one memory id.
     """
@@ -253,90 +302,69 @@ def _memory_links(db: _Store, session_ids: Sequence[str], sessions: Sequence[Row
         link(row["memory_id"], row["session_id"], row["row_id"])
     for session_id in session_ids:
         link(session_id, session_id, None)
-    # Gemini's and OpenRouter's observers name themselves <provider>-<session id>-<ms>.
-    ranges = " UNION ALL ".join(
-        f"SELECT j.value AS session_id, r.{db.memory_id(table)} AS memory_id FROM ids j CROSS JOIN {table} r"
-        f" ON r.{db.memory_id(table)} >= '{provider}-' || j.value || '-'"
-        f" AND r.{db.memory_id(table)} < '{provider}-' || j.value || '.'"
-        f" AND substr(r.{db.memory_id(table)}, length('{provider}-' || j.value || '-') + 1) NOT GLOB '*[^0-9]*'"
-        for table in ("observations", "session_summaries")
-        if db.has(table, db.memory_id(table))
-        for provider in _PROVIDERS
-    )
-    ids = "WITH ids AS (SELECT value FROM json_each(?))"
-    found = db.query(
-        {"memory_id": "r.memory_id", "session_id": "r.session_id"},
-        f"FROM ({ids} SELECT DISTINCT session_id, memory_id FROM ({ranges})) r ORDER BY r.memory_id",
-        session_ids,
-    )
-    for row in found:
+    for row in memory_ids:
         link(row["memory_id"], row["session_id"], None)
     for row in tool_uses:
         link(row["memory_id"], row["session_id"], row["session_db_id"])
     return links
 
 
-def _linked_rows(
-    db: _Store, table: str, alias: str, selected: dict[str, str], session_ids: Sequence[str], links: _Links
-) -> list[Row]:
-    """Rows of `table` reached through their memory id, then through their own content_session_id where it exists.
+def _memory_part(db: _Store, table: str, columns: Mapping[str, str]) -> Part | None:
+    """Rows of `table` by the memory id that they are stored under."""
+    memory_id = db.memory_id(table)
+    return Part(columns, f"FROM {table} r WHERE r.{memory_id} {_IN}") if db.has(table, memory_id) else None
 
-    A row comes once for each session that it belongs to, and may come twice for one.
-    """
-    where = f"FROM {table} {alias} WHERE {alias}."
-    rows = [
+
+def _linked(rows: Sequence[Row], links: _Links) -> list[Row]:
+    """Each row once for each session that its memory id belongs to."""
+    return [
         {**row, "session_id": session_id, "session_db_id": session_db_id}
-        for row in db.query(selected, f"{where}{db.memory_id(table)} {_IN}", list(links))
+        for row in rows
         for session_id, session_db_id in links.get(row["memory_id"], {}).items()
     ]
-    if db.has(table, "content_session_id"):
-        selected = {**selected, "session_id": f"{alias}.content_session_id"}
-        found = db.query(selected, f"{where}content_session_id {_IN}", session_ids)
-        rows += [{**row, "session_db_id": None} for row in found]
-    return rows
+
+
+def _content_part(db: _Store, table: str, columns: Mapping[str, str]) -> Part | None:
+    """Rows of `table` by a session id of their own, which they have in one line of claude-mem's versions."""
+    if not (db.has(table, "content_session_id") and db.has(table, db.memory_id(table))):
+        return None
+    columns = {**columns, "session_id": "r.content_session_id", "session_db_id": "NULL"}
+    return Part(columns, f"FROM {table} r WHERE r.content_session_id {_IN}")
 
 
 def _observation_columns(db: _Store) -> dict[str, str]:
-    names = ("type", "title", "subtitle", "narrative", "text")
+    return _columns(db, "observations", "observation_id", ("type", "title", "subtitle", "narrative", "text"))
+
+
+def _summary_columns(db: _Store) -> dict[str, str]:
+    names = ("request", "investigated", "learned", "completed", "next_steps", "notes")
+    return _columns(db, "session_summaries", "summary_id", names)
+
+
+def _columns(db: _Store, table: str, key: str, names: Sequence[str]) -> dict[str, str]:
     return {
-        "memory_id": f"o.{db.memory_id('observations')}",
-        "observation_id": "o.id",
-        "prompt_number": db.column("observations", "o", "prompt_number"),
-        "epoch": db.column("observations", "o", "created_at_epoch"),
-        **{name: db.column("observations", "o", name) for name in ("created_at", *names)},
+        "memory_id": f"r.{db.memory_id(table)}",
+        key: "r.id",
+        "epoch": db.column(table, "r", "created_at_epoch"),
+        **{name: db.column(table, "r", name) for name in ("prompt_number", "created_at", *names)},
     }
 
 
-def _observations(db: _Store, session_ids: Sequence[str], links: _Links, tool_uses: Sequence[Row]) -> list[Row]:
-    selected = _observation_columns(db)
-    rows = _linked_rows(db, "observations", "o", selected, session_ids, links)
-    known = {(row["session_id"], _int(row["observation_id"])) for row in rows}
-    # What only a tool use knows of.
+def _anchored(db: _Store, observations: Sequence[Row], tool_uses: Sequence[Row]) -> list[Row]:
+    """Observations that only a tool use knows of."""
+    known = {(row["session_id"], _int(row["observation_id"])) for row in observations}
     anchors: dict[int, dict[str, int | None]] = {}
     for use in tool_uses:
         if use["observation_id"] is not None and (use["session_id"], use["observation_id"]) not in known:
             anchors.setdefault(use["observation_id"], {}).setdefault(use["session_id"], use["session_db_id"])
-    if anchors:
-        rows += [
-            {**row, "session_id": session_id, "session_db_id": session_db_id}
-            for row in db.query(selected, f"FROM observations o WHERE o.id {_IN}", list(anchors))
-            for session_id, session_db_id in anchors.get(_int(row["observation_id"]) or 0, {}).items()
-        ]
-    return [{**row, "is_guess": False} for row in rows]
-
-
-def _summaries(db: _Store, session_ids: Sequence[str], links: _Links) -> list[Row]:
-    if not db.has("session_summaries", db.memory_id("session_summaries")):
+    if not anchors:
         return []
-    names = ("request", "investigated", "learned", "completed", "next_steps", "notes")
-    selected = {
-        "memory_id": f"s.{db.memory_id('session_summaries')}",
-        "summary_id": "s.id",
-        "prompt_number": db.column("session_summaries", "s", "prompt_number"),
-        "epoch": db.column("session_summaries", "s", "created_at_epoch"),
-        **{name: db.column("session_summaries", "s", name) for name in ("created_at", *names)},
-    }
-    return _linked_rows(db, "session_summaries", "s", selected, session_ids, links)
+    (rows,) = db.query([Part(_observation_columns(db), f"FROM observations r WHERE r.id {_IN}")], list(anchors))
+    return [
+        {**row, "session_id": session_id, "session_db_id": session_db_id}
+        for row in rows
+        for session_id, session_db_id in anchors.get(_int(row["observation_id"]) or 0, {}).items()
+    ]
 
 
 def _finish(rows: Sequence[Row], key: str, preferred: Mapping[str, int | None]) -> list[Row]:
@@ -350,16 +378,17 @@ def _finish(rows: Sequence[Row], key: str, preferred: Mapping[str, int | None]) 
         row["at_ms"] = _time(row["epoch"], row["created_at"])
         if row["session_db_id"] is None:
             row["session_db_id"] = preferred.get(row["session_id"])
+        row.setdefault("is_guess", False)
     return sorted(
         once.values(), key=lambda row: (row["session_id"], _number_order(row["at_ms"]), _number_order(row[key]))
     )
 
 
-def _guessed_observations(db: _Store, prompts: Sequence[Row], projects: Mapping[str, str]) -> list[Row]:
+def _guessed(db: _Store, prompts: Sequence[Row], projects: Mapping[str, str]) -> list[Row]:
     """Observations of no known session, made in a session's project between its first and last prompt."""
     if not (db.has("observations", "project") and db.has("observations", "created_at_epoch")):
         return []
-    memory_id = f"o.{db.memory_id('observations')}"
+    memory_id = f"r.{db.memory_id('observations')}"
     owners = [
         f"SELECT 1 FROM sdk_sessions s WHERE s.{column} = {memory_id}"
         for column in (db.memory_id("sdk_sessions"), db.content_id("sdk_sessions"))
@@ -367,21 +396,25 @@ def _guessed_observations(db: _Store, prompts: Sequence[Row], projects: Mapping[
     ]
     owners += [
         f"SELECT 1 FROM tool_uses t WHERE t.{column} = {value}"
-        for column, value in (("memory_session_id", memory_id), ("observation_id", "o.id"))
+        for column, value in (("memory_session_id", memory_id), ("observation_id", "r.id"))
         if db.has("tool_uses", column)
     ]
     is_lost = " AND ".join(
         [
             *(f"NOT EXISTS ({owner})" for owner in owners),
             *(f"{memory_id} NOT GLOB '{provider}-*'" for provider in (*_PROVIDERS, "manual")),
-            f"{db.column('observations', 'o', 'content_session_id')} IS NULL",
+            f"{db.column('observations', 'r', 'content_session_id')} IS NULL",
         ]
     )
     window = ", ".join(
         f"json_extract(?1, '$[{index}]') AS {name}" for index, name in enumerate(("project", "low", "high"))
     )
     # Old rows may count in seconds.
-    epoch = "o.created_at_epoch * CASE WHEN o.created_at_epoch < 1000000000000 THEN 1000 ELSE 1 END"
+    epoch = "r.created_at_epoch * CASE WHEN r.created_at_epoch < 1000000000000 THEN 1000 ELSE 1 END"
+    rest = (
+        f"FROM (SELECT {window}) w CROSS JOIN observations r WHERE r.project = w.project"
+        f" AND {epoch} BETWEEN w.low AND w.high AND {is_lost}"
+    )
     times: dict[str, list[int]] = {}
     for prompt in prompts:
         if prompt["at_ms"] is not None:
@@ -391,11 +424,9 @@ def _guessed_observations(db: _Store, prompts: Sequence[Row], projects: Mapping[
         for session_id, prompted in times.items()
         if session_id in projects
         for row in db.query(
-            _observation_columns(db),
-            f"FROM (SELECT {window}) w CROSS JOIN observations o WHERE o.project = w.project"
-            f" AND {epoch} BETWEEN w.low AND w.high AND {is_lost}",
+            [Part(_observation_columns(db), rest)],
             [projects[session_id], min(prompted), max(prompted) + _GUESS_AFTER_MS],
-        )
+        )[0]
     ]
 
 
