@@ -21,7 +21,7 @@ from pathlib import Path
 
 from compare import measure_stages
 from measure import HERE, MB, Files, Missing, Process, Timing, check, run, work
-from transcript import parse_size
+from transcript import PERCENTILES, SHARES, parse_size, weigh
 
 BUNDLED = HERE.parent / "src" / "bottlepipe" / "demo"
 LIBRARIES = ("polars", "duckdb", "rich", "typer", "msgspec", "ijson")
@@ -73,6 +73,20 @@ def machine() -> None:
         f"{cpu}, {os.cpu_count()} cores, {platform.system()}; Python {platform.python_version()}, {versions}, Node {node}."
     )
     print(f"Load average when it began: {load}.\n")
+
+
+def weight(files: Files, choices: argparse.Namespace) -> None:
+    """What is measured on, beside what it should be like."""
+    print("### The transcripts\n")
+    sizes = [size for size in choices.size if size < 500 * MB]
+    weights = [weigh(files.transcript(size)[0]) for size in sizes]
+    rows = [[name, f"{share:.2f}", *(f"{one.shares[name]:.2f}" for one in weights)] for name, share in SHARES.items()]
+    table(["percent of the bytes", "real", *map(of_size, sizes)], rows)
+    rows = [
+        [f"p{at}", f"{size:,}", *(f"{one.percentiles[at]:,}" for one in weights)] for at, size in PERCENTILES.items()
+    ]
+    rows.append(["longest", "1,603,574", *(f"{one.longest:,}" for one in weights)])
+    table(["bytes of a line", "real", *map(of_size, sizes)], rows)
 
 
 # The whole, and the floors
@@ -305,6 +319,7 @@ def startup(files: Files, choices: argparse.Namespace) -> None:
 
 
 PARTS: dict[str, Callable[[Files, argparse.Namespace], None]] = {
+    "weight": weight,
     "whole": whole,
     "stages": stages,
     "memory": memory,

@@ -3,7 +3,8 @@
     python -m pytest benchmarks                    10 MB
     python -m pytest benchmarks --size 100MB -k stage
 
-Times are CPU seconds, those of whole processes wall seconds. The ratios that count, taken in turns and in processes of their own, are in `compare.py` and `report.py`.
+Times are of the CPU, those of whole processes wall time. The ratios that count, taken in turns and in processes of their
+own, are in `compare.py` and `report.py`.
 """
 
 from __future__ import annotations
