@@ -354,7 +354,7 @@ def _plant(entries: list[Any], rng: random.Random, planted: dict[int, str], word
 
 def _tagged(word: str, rng: random.Random) -> str:
     """A private span that holds the word, sometimes among words that the stages act on."""
-    if rng.random() < 0.7:
+    if rng.random() < 0.5:
         return rng.choice(TAGGED).format(word)
     inside = [
         re.sub(r"(?i)</\s*(private|claude)|[\x00\ud800-\udfff]", "(", text(rng, with_code=False)) for _ in range(2)
@@ -404,7 +404,7 @@ def _speech(said: str, rng: random.Random, uuid: str, place: str) -> dict[str, A
         {"role": "user", "content": said},
         {"type": "user", "cwd": said, "message": {"role": "user", "content": "hello"}},
     )  # fmt: skip
-    return {**base, **rng.choice(forms)}
+    return {**base, **(forms[2] if rng.random() < 0.2 else rng.choice(forms))}
 
 
 def _spliced(lines: list[bytes], others: list[bytes], rng: random.Random) -> list[bytes]:
@@ -528,6 +528,8 @@ _COLUMNS = """id content_session_id claude_session_id memory_session_id sdk_sess
 started_at started_at_epoch session_db_id prompt_number prompt_text created_at created_at_epoch type title subtitle
 narrative text facts request investigated learned completed next_steps notes tool_use_id observation_id""".split()
 _CANARY = "CANARY"
+_SHOWN = """observations.title observations.subtitle observations.narrative observations.type user_prompts.prompt_text
+session_summaries.request session_summaries.learned session_summaries.next_steps sdk_sessions.project""".split()
 
 
 @dataclass
@@ -632,6 +634,10 @@ def _any_cell(connection: sqlite3.Connection, rng: random.Random) -> tuple[str, 
 def _plant_cell(connection: sqlite3.Connection, rng: random.Random, word: str, planted: list[str]) -> None:
     """A private span into a cell of any type. What SQLite refuses is not planted."""
     cell = _any_cell(connection, rng)
+    if rng.random() < 0.7:
+        # What a bottle shows.
+        table, column = rng.choice(_SHOWN).split(".")
+        cell = (table, column) if column in _columns(connection, table) else cell
     if cell is None or cell[1] in (
         "id",
         "content_session_id",
