@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,12 +15,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb_extension_sqlite_scanner
 import pytest
 
+from bottlepipe.database import Database
 from bottlepipe.memory import Memory, read_memory, read_observation, read_stored_sessions
 
 CASES = sorted((Path(__file__).parent / "cases" / "memory").glob("*.sql"))
@@ -464,6 +466,202 @@ def test_a_lock_that_goes_away_is_no_problem(make_database: MakeDatabase, hold: 
     timer.join()
 
     assert ("", ["Glazed"]) == (memory.problem, titles(memory))
+
+
+def test_two_threads_read_one_database_at_the_same_time(make_database: MakeDatabase) -> None:
+    """A resident process may render two sessions at once; each gets the whole of its own."""
+    rows = ",".join(
+        f"({number}, 'm{number % 4}', 'kiln', 'change', 't{number % 4}', NULL, 1, '', 1772445660000)"
+        for number in range(400)
+    )
+    sessions = ",".join(f"({number + 10}, 's-{number}', 'm{number}', 'kiln', '', 0)" for number in range(4))
+    # A rollback journal: there the lock on the file itself is what keeps a reader's state.
+    database = make_database(
+        f"""{SCHEMA} DELETE FROM sdk_sessions; INSERT INTO sdk_sessions VALUES {sessions};
+        INSERT INTO observations VALUES {rows};"""
+    )
+    seen: list[tuple[str, str, list[str]]] = []
+
+    def read(number: int) -> None:
+        for _ in range(10):
+            memory = read_memory(database, [f"s-{number}"])
+            seen.append((f"t{number}", memory.problem, titles(memory)))
+
+    threads = [threading.Thread(target=read, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert 40 == len(seen)
+    assert all(problem == "" and found == [title] * 100 for title, problem, found in seen)
+    assert [] == open_files(database.parent), "something stays open between reads"
+
+
+def open_files(folder: Path) -> list[str]:
+    """Files below `folder` that this process holds open, where the system tells."""
+    if not Path("/proc/self/fd").exists():
+        return []
+    links = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(descriptor))
+    return [link for link in links if link.startswith(str(folder))]
+
+
+def test_a_writer_waits_for_no_reader_that_is_done(make_database: MakeDatabase, hold: Callable[..., Holder]) -> None:
+    """Between reads no lock stays: another process can lock the whole database, and gets its turn at once."""
+    database = make_database(SCHEMA + OBSERVED)
+
+    assert ["Glazed"] == titles(read_memory(database, ["s1"]))
+    hold(database, "PRAGMA busy_timeout = 0", "BEGIN EXCLUSIVE", "DELETE FROM user_prompts").commit()
+    assert 0 == read_memory(database, ["s1"]).prompts.height
+
+
+_LOAD_ONCE = """
+import json, os, sys
+from pathlib import Path
+from bottlepipe.memory import read_memory
+extension = Path(sys.argv[2])
+answers = []
+for database in sys.argv[3:]:
+    extension.rename(f"{extension}.away")
+    answers.append(read_memory(Path(database), ["s1"]).problem)
+    os.rename(f"{extension}.away", extension)
+    answers.append(read_memory(Path(database), ["s1"]).problem)
+print(json.dumps(answers))
+"""
+
+
+def test_the_extension_is_loaded_once_and_a_refusal_is_not_for_ever(
+    tmp_path: Path, make_database: MakeDatabase
+) -> None:
+    """Loading costs more than anything else, so a process does it once; but one that comes later is found."""
+    import duckdb_extension_sqlite_scanner as package
+
+    original = Path(next(iter(package.__path__)))
+    shutil.copytree(original, tmp_path / original.name)
+    (extension,) = (tmp_path / original.name).rglob("*.duckdb_extension")
+    databases = [make_database(SCHEMA, tmp_path / name) for name in ("one.db", "two.db")]
+    done = subprocess.run(
+        [sys.executable, "-c", _LOAD_ONCE, "", extension, *databases],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    missing = "DuckDB's SQLite extension is not installed (package duckdb-extension-sqlite-scanner)"
+    assert [missing, "", "", ""] == json.loads(done.stdout)
+
+
+_POOL = """
+import multiprocessing, sys
+from pathlib import Path
+from bottlepipe.memory import read_memory
+
+def read(database):
+    memory = read_memory(Path(database), ["s1"])
+    return memory.problem, memory.observations.height
+
+if __name__ == "__main__":
+    assert ("", 1) == read(sys.argv[1])
+    for method in ("forkserver", "spawn"):
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            print(pool.map(read, [sys.argv[1]] * 4, chunksize=1) == [("", 1)] * 4)
+"""
+
+
+def test_a_pool_of_processes_reads_after_its_parent_has_read(tmp_path: Path, make_database: MakeDatabase) -> None:
+    """Each worker makes its own engine; nothing of the parent's is used."""
+    (tmp_path / "pool.py").write_text(_POOL)
+    database = make_database(SCHEMA + OBSERVED)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "pool.py", database], capture_output=True, text=True, timeout=100, check=True
+    )
+
+    assert ["True", "True"] == done.stdout.split()
+
+
+# --- plans -------------------------------------------------------------------------------------------------------
+
+# Every index that claude-mem's versions have had on the columns that are asked for.
+INDEXES = {
+    "13.25": """
+        CREATE INDEX i1 ON sdk_sessions (content_session_id); CREATE INDEX i2 ON sdk_sessions (memory_session_id);
+        CREATE INDEX i3 ON observations (memory_session_id); CREATE INDEX i4 ON observations (project);
+        CREATE INDEX i5 ON observations (created_at_epoch DESC); CREATE INDEX i6 ON observations (type);
+        CREATE INDEX i7 ON session_summaries (memory_session_id);
+        CREATE INDEX i8 ON user_prompts (content_session_id); CREATE INDEX i9 ON user_prompts (prompt_number);
+        CREATE INDEX i10 ON user_prompts (content_session_id, prompt_number);
+        CREATE INDEX i11 ON tool_uses (content_session_id); CREATE INDEX i12 ON tool_uses (memory_session_id);
+        CREATE INDEX i13 ON tool_uses (observation_id);""",
+    "4.2": """
+        CREATE INDEX i1 ON sdk_sessions (content_session_id); CREATE INDEX i2 ON sdk_sessions (memory_session_id);
+        CREATE INDEX i3 ON observations (memory_session_id); CREATE INDEX i4 ON observations (project);
+        CREATE INDEX i5 ON session_summaries (memory_session_id);
+        CREATE INDEX i6 ON user_prompts (content_session_id); CREATE INDEX i7 ON user_prompts (prompt_number);""",
+}
+TOOL_USES = """
+CREATE TABLE tool_uses (id INTEGER PRIMARY KEY, tool_use_id TEXT, content_session_id TEXT, memory_session_id TEXT,
+  session_db_id INTEGER, observation_id INTEGER);
+"""
+# Sessions whose rows are found by every step: joined, own id, Gemini's id, only through a tool use.
+MANY = """
+WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < 2010)
+INSERT INTO observations SELECT i, CASE i % 4 WHEN 0 THEN 'm' || (i / 20) WHEN 1 THEN 's' || (i / 20)
+  WHEN 2 THEN 'gemini-s' || (i / 20) || '-17' ELSE 'lost' || i END, 'kiln', 'change', 't', NULL, 1, '', 1772445660000 FROM n;
+INSERT INTO sdk_sessions SELECT DISTINCT id / 20 + 10, 's' || (id / 20), 'm' || (id / 20), 'kiln', '', 0 FROM observations;
+INSERT INTO user_prompts SELECT id, 's' || (id / 20), 1, 'p', '', 1772445600000 FROM observations;
+INSERT INTO session_summaries SELECT id, memory_session_id, 'r', '', 0 FROM observations;
+"""
+MANY_TOOL_USES = """
+INSERT INTO tool_uses SELECT id, 't' || id, 's' || (id / 20), NULL, NULL, id FROM observations WHERE id % 4 = 3;
+"""
+
+
+@pytest.mark.parametrize("analyzed", ["", "ANALYZE;"], ids=["no statistics", "statistics"])
+@pytest.mark.parametrize("version", INDEXES)
+def test_every_step_for_one_session_uses_an_index(
+    version: str, analyzed: str, make_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No statement reads a whole table of a database of any size; SQLite itself says how it goes about each."""
+    schema = SCHEMA + (TOOL_USES if version == "13.25" else "")
+    tool_uses = MANY_TOOL_USES if version == "13.25" else ""
+    database = make_database(schema + INDEXES[version] + MANY + tool_uses + analyzed)
+    plans: list[str] = []
+    run = Database._run
+
+    def explain(self: Database, sql: str, values: Sequence[str | int] | None) -> list[tuple[str, ...]]:
+        plans.extend(row[-1] for row in run(self, f"EXPLAIN QUERY PLAN {sql}", values))
+        return run(self, sql, values)
+
+    monkeypatch.setattr(Database, "_run", explain)
+    memory = read_memory(database, ["s50"])
+
+    assert ("", 20 if tool_uses else 15) == (memory.problem, memory.observations.height)
+    scanned = {
+        plan.split()[1]
+        for plan in plans
+        if plan.startswith("SCAN") and "VIRTUAL TABLE" not in plan and "SUBQUERY" not in plan
+    }
+    # The list of tables; what a step has found; and whether there is any session at all, which stops at the first.
+    assert scanned <= {"m", "found", "first", "CONSTANT", "sdk_sessions"}, plans
+    found = " ".join(plans)
+    assert all(f"SEARCH {alias} USING" in found for alias in "spr")
+    assert ("SEARCH t USING" in found) == bool(tool_uses)
+
+
+def test_without_an_index_the_rows_are_the_same(make_database: MakeDatabase) -> None:
+    """A database that somebody rebuilt may have lost its indexes: it is read slower, not worse."""
+    sql = SCHEMA + TOOL_USES + MANY + MANY_TOOL_USES
+    database = make_database(sql)
+    indexed = make_database(sql + INDEXES["13.25"], database.with_name("indexed.db"))
+
+    memory, expected = read_memory(database, ["s50"]), read_memory(indexed, ["s50"])
+    assert 20 == memory.observations.height
+    for name in ("prompts", "observations", "summaries", "tool_uses"):
+        assert getattr(memory, name).equals(getattr(expected, name))
 
 
 # --- databases that cannot be read -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from bottlepipe.database import Database, Part, Problem, Row, ask, quote
-from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_USES, Schema, empty, frame
+from bottlepipe.frames import OBSERVATIONS, PROMPTS, SUMMARIES, TOOL_USES, Schema, empty
 from bottlepipe.stored import is_cut
 from bottlepipe.times import parse_ms
 
@@ -146,7 +146,7 @@ def _read_sessions(db: _Store, session_ids: Sequence[str], *, guess_orphans: boo
     memory = Memory()
     by_session = {
         "sessions": _sessions_part(db),
-        "any session": Part({"row_id": "s.id"}, "FROM (SELECT id FROM sdk_sessions LIMIT 1) s"),
+        "any session": Part({"row_id": "first.id"}, "FROM (SELECT id FROM sdk_sessions LIMIT 1) first"),
         "prompts": _prompts_part(db),
         "tool uses": _tool_uses_part(db),
         "memory ids": _memory_ids_part(db),
@@ -189,7 +189,7 @@ def _query(db: _Store, parts: Mapping[str, Part | None], values: Sequence[str | 
 
 
 def _frame(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
-    return frame([tuple(row[name] for name in schema) for row in rows], schema)
+    return pl.DataFrame([pl.Series(name, [row[name] for row in rows], dtype) for name, dtype in schema.items()])
 
 
 def _sessions_part(db: _Store) -> Part:
@@ -277,8 +277,8 @@ def _memory_ids_part(db: _Store) -> Part:
         if db.has(table, db.memory_id(table))
         for provider in _PROVIDERS
     )
-    columns = {"session_id": "r.session_id", "memory_id": "r.memory_id"}
-    return Part(columns, f"FROM (SELECT DISTINCT session_id, memory_id FROM ({ranges})) r")
+    columns = {"session_id": "found.session_id", "memory_id": "found.memory_id"}
+    return Part(columns, f"FROM (SELECT DISTINCT session_id, memory_id FROM ({ranges})) found")
 
 
 # memory id → session id → the session row through which the one belongs to the other, if any.
@@ -315,12 +315,12 @@ def _memory_part(db: _Store, table: str, columns: Mapping[str, str]) -> Part | N
     return Part(columns, f"FROM {table} r WHERE r.{memory_id} {_IN}") if db.has(table, memory_id) else None
 
 
-def _linked(rows: Sequence[Row], links: _Links) -> list[Row]:
-    """Each row once for each session that its memory id belongs to."""
+def _linked(rows: Sequence[Row], owners: Mapping[Any, Mapping[str, int | None]], key: str = "memory_id") -> list[Row]:
+    """Each row once for each session that owns it, by what the row has in `key`."""
     return [
-        {**row, "session_id": session_id, "session_db_id": session_db_id}
+        row | {"session_id": session_id, "session_db_id": session_db_id}
         for row in rows
-        for session_id, session_db_id in links.get(row["memory_id"], {}).items()
+        for session_id, session_db_id in owners.get(row[key], {}).items()
     ]
 
 
@@ -360,11 +360,9 @@ def _anchored(db: _Store, observations: Sequence[Row], tool_uses: Sequence[Row])
     if not anchors:
         return []
     (rows,) = db.query([Part(_observation_columns(db), f"FROM observations r WHERE r.id {_IN}")], list(anchors))
-    return [
-        {**row, "session_id": session_id, "session_db_id": session_db_id}
-        for row in rows
-        for session_id, session_db_id in anchors.get(_int(row["observation_id"]) or 0, {}).items()
-    ]
+    for row in rows:
+        row["observation_id"] = _int(row["observation_id"])
+    return _linked(rows, anchors, "observation_id")
 
 
 def _finish(rows: Sequence[Row], key: str, preferred: Mapping[str, int | None]) -> list[Row]:
@@ -430,8 +428,10 @@ def _guessed(db: _Store, prompts: Sequence[Row], projects: Mapping[str, str]) ->
     ]
 
 
-def _int(text: str | None) -> int | None:
+def _int(text: str | int | None) -> int | None:
     """An integer out of a text cell, None where it is none: ids and numbers may be mistyped."""
+    if isinstance(text, int):
+        return text
     try:
         value = int(text or "")
     except ValueError:
@@ -449,10 +449,7 @@ def _number_order(number: int | None) -> tuple[bool, int]:
 
 def _time(epoch: str | None, text: str | None) -> int | None:
     """Milliseconds. Epochs are that, in some old rows seconds; the ISO text is the fallback."""
-    try:
-        value = int(float(epoch or ""))
-    except (ValueError, OverflowError):
-        value = 0
+    value = _int(epoch) or 0
     if 0 < value < 1_000_000_000_000:
         value *= 1000
     return value if 0 < value <= _LAST_MS else parse_ms(text)
