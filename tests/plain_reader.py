@@ -56,10 +56,8 @@ def read_transcript(path: Path) -> Reading:
             kept.append(entry)
     said = hear_all(kept)
     branches = find_branches(kept, said)
-    for one in said:
-        one.branch = branches.get(int(one.entry), 0) if one.part[0] != "queue" else 0
-    repeated = sum(1 for e in entries if e.get("uuid")) - sum(1 for e in kept if e.get("uuid"))
-    return Reading(join(said), torn, repeated, set(branches.values()))
+    of_tree = [sum("uuid" in e and e.get("isSidechain") is not True for e in some) for some in (entries, kept)]
+    return Reading(join(said, branches), torn, of_tree[0] - of_tree[1], set(branches.values()))
 
 
 # --- lines ---
@@ -231,7 +229,11 @@ def words(text: str, kind: str) -> Iterator[tuple[str, str, str]]:
     elif HOST_TEXT.match(text):
         return
     elif re.match(r"\s*<command-(name|message|args)>", text):
-        yield "user", "command", "/" + f"{inside('command-name', text)} {inside('command-args', text)}".strip().removeprefix("/")
+        yield (
+            "user",
+            "command",
+            "/" + f"{inside('command-name', text)} {inside('command-args', text)}".strip().removeprefix("/"),
+        )
     elif re.match(r"\s*<bash-input>", text):
         yield "user", "bash", f"! {inside('bash-input', text)}"
     elif re.match(r"\s*<user-memory-input>", text):
@@ -342,118 +344,142 @@ def time_of(entry: Json) -> int | None:
 
 def settle_queue(entries: list[Json], said: list[Said]) -> list[Said]:
     """Add what was typed while the model worked and stands in no other entry: where it was delivered, or at the end."""
-    waiting: list[tuple[int, list[Json]]] = []
-    delivered: list[tuple[int, int, list[Json]]] = []  # place of the delivery, of the enqueue, content
+    waiting: list[int] = []  # places of enqueued texts
+    sent: list[tuple[int, int]] = []  # places of an enqueued text and of its delivery
     for place, entry in enumerate(entries):
-        if entry["type"] != "queue-operation":
-            continue
-        content = blocks(entry.get("content"))
-        if entry.get("operation") == "enqueue":
-            waiting.append((place, content))
-        elif entry.get("operation") == "popAll":
+        operation = entry.get("operation") if entry["type"] == "queue-operation" else None
+        if operation == "enqueue":
+            waiting.append(place)
+        elif operation == "popAll":  # it went back to the input box
             waiting = []
-        elif entry.get("operation") in ("dequeue", "remove") and waiting:
-            named = [one for one in waiting if entry["operation"] == "remove" and content and one[1] == content]
-            one = (named or waiting)[0]
-            waiting.remove(one)
-            delivered.append((place, *one))
-    added = []
-    # Other places of these words: what the user is shown to have said after they were queued. Each is one place only.
-    places = [[place, plain(group)] for place, group in by_entry(said)]
-    silent: set[int] = set()
-    for first in range(len(delivered)):
-        if first in silent:
-            continue
-        for last in range(len(delivered) - 1, first - 1, -1):  # several are sent as one prompt, one per line
-            joined = squeeze("\n".join(plain_blocks(content) for _, _, content in delivered[first : last + 1]))
-            found = [one for one in places if one[0] > delivered[first][1] and one[1] == joined]
-            if joined and found:
-                places.remove(found[0])
-                silent |= set(range(first, last + 1))
-                break
-    for number, (place, _, content) in enumerate(delivered):
-        if number not in silent:
-            heard = list(hear_blocks(content, "queued"))
-            added += [Said(*one, time_of(entries[place]), place, ("queue", place)) for one in heard if one[2].strip()]
-    said = sorted([*said, *added], key=lambda one: one.entry)
-    pending = []
-    for place, content in waiting:
-        heard = list(hear_blocks(content, "pending"))
-        pending += [Said(*one, time_of(entries[place]), len(entries), ("queue", place)) for one in heard if one[2].strip()]
-    if pending:
-        said.append(Said("notice", "note", PENDING, pending[0].at_ms, len(entries), ("queue", "note")))
-    return said + pending
-
-
-def by_entry(said: list[Said]) -> list[tuple[int, list[Said]]]:
-    groups: dict[int, list[Said]] = {}
+        elif operation in ("dequeue", "remove") and waiting:
+            text = content_text(entry)
+            named = [one for one in waiting if text and operation == "remove" and content_text(entries[one]) == text]
+            sent.append(((named or waiting)[0], place))
+            waiting.remove(sent[-1][0])
+    spoken: dict[int, list[Said]] = {}
     for one in said:
         if one.speaker == "user":
-            groups.setdefault(int(one.entry), []).append(one)
-    return list(groups.items())
+            spoken.setdefault(int(one.entry), []).append(one)
+    used: set[int] = set()
+
+    def is_shown(ways: list[tuple[int, int]]) -> bool:
+        """Whether a user's entry says these texts, one below the other. Each entry is that of one delivery only.
+
+        The same word typed again much later is another one: three entries on, or ten minutes; a fork can write older
+        entries in between, so within a minute any entry counts. A longer prompt shows a text that is its first or last
+        lines, or lines in its middle that are too long to be there by chance.
+        """
+        text = "\n".join(typed_text(entries[typed]) for typed, _ in ways)
+        typed, delivered, at_ms = ways[0][0], ways[-1][1], time_of(entries[ways[-1][1]])
+        for place, group in spoken.items():
+            there = "\n\n".join(one.text for one in group if one.text not in ("[image]", "[document]"))
+            between = sum(delivered < other < place for other in spoken)
+            gap = None if group[0].at_ms is None or at_ms is None else abs(group[0].at_ms - at_ms)
+            is_near = between < 3 if gap is None else gap <= 60_000 or (between < 3 and gap <= 600_000)
+            if place > typed and place not in used and there.split() == text.split() and is_near:
+                used.add(place)
+                return True
+            edges = there.startswith(f"{text}\n") or there.endswith(f"\n{text}")
+            if place > typed and text and between < 3 and (edges or (len(text) >= 20 and f"\n{text}\n" in there)):
+                return True
+        return False
+
+    ways = sorted(way for way in [*sent, *((typed, typed) for typed in waiting)] if typed_text(entries[way[0]]))
+    joined: set[int] = set()
+    for first in range(len(ways)):
+        for end in range(len(ways), first + 1, -1):
+            if ways[first][0] not in joined and is_shown(ways[first:end]):
+                joined |= {typed for typed, _ in ways[first:end]}
+    added = []
+    for typed, delivered in sent:
+        if typed not in joined and not is_shown([(typed, delivered)]):
+            added += say(entries[typed], "queued", typed, delivered, time_of(entries[delivered]))
+    for typed in waiting:
+        at_ms = time_of(entries[typed])
+        rows = (
+            []
+            if typed in joined or is_shown([(typed, typed)])
+            else say(entries[typed], "pending", typed, len(entries), at_ms)
+        )
+        if rows:
+            added.append(Said("notice", "note", PENDING, at_ms, len(entries), ("queue", -typed)))
+        added += rows
+    return sorted([*said, *added], key=lambda one: one.entry)
 
 
-def plain(group: list[Said]) -> str:
-    return squeeze("\n".join(one.text for one in group if one.text not in ("[image]", "[document]")))
+def say(entry: Json, kind: str, typed: int, place: int, at_ms: int | None) -> list[Said]:
+    heard = hear_blocks(blocks(entry.get("content")), kind)
+    return [Said(*one, at_ms, place, ("queue", typed)) for one in heard if one[2].strip()]
 
 
-def plain_blocks(content: list[Json]) -> str:
-    heard = [text for block in content for _, _, text in words(text_of(block), "queued")]
-    return "\n".join(text for text in heard if text)
+def typed_text(entry: Json) -> str:
+    """What the user typed into the queue, without what the host put before it."""
+    content = blocks(entry.get("content"))
+    return "\n".join(text for block in content for _, _, text in words(text_of(block), "queued") if text).strip()
 
 
-def squeeze(text: str) -> str:
-    return " ".join(text.split())
+def content_text(entry: Json) -> str:
+    return "\n".join(text for block in blocks(entry.get("content")) if (text := text_of(block)))
 
 
 # --- branches ---
 
 
 def find_branches(entries: list[Json], said: list[Said]) -> dict[int, int]:
-    """Place → number of the rewound branch, for the entries that do not stand."""
+    """Place of an entry that does not stand → number of its rewound branch."""
     places = {entry["uuid"]: place for place, entry in enumerate(entries) if isinstance(entry.get("uuid"), str)}
-    main = [place for place in places.values() if entries[place].get("isSidechain") is not True]
     parents = {}
     for place in places.values():
-        parent = entries[place].get("parentUuid")
-        if parent is None and entries[place].get("subtype") == "compact_boundary":
-            parent = entries[place].get("logicalParentUuid")
-        parents[place] = places.get(parent)
-    chain: set[int] = set()
-    at = main[-1] if main else None
-    while at is not None and at not in chain:
-        chain.add(at)
-        at = parents[at] if parents[at] is not None else max((place for place in main if place < at), default=None)
-    prompts = {int(one.entry) for one in said if one.kind == "prompt" and one.part[0] == "entry"} & set(places.values())
-    forks = {parents[place] for place in prompts & chain} - {None}
-    forks = {place for place in forks if entries[place].get("isMeta") is not True}
-    branches: dict[int, int] = {}
-    for place in places.values():
-        line, above = [place], parents[place]
-        while above is not None and above not in line:
-            line.append(above)
-            above = parents[above]
-        # The outermost rewound prompt at or above this entry names the branch.
-        rewound = [one for one in line if one in prompts - chain and parents[one] in forks]
-        if rewound and place not in chain:
-            branches[place] = rewound[-1]
-    number = {prompt: count for count, prompt in enumerate(sorted(set(branches.values())), 1)}
-    return {place: number[prompt] for place, prompt in branches.items()}
+        entry = entries[place]
+        is_boundary = entry.get("subtype") == "compact_boundary" and entry.get("parentUuid") is None
+        parents[place] = places.get(entry.get("logicalParentUuid" if is_boundary else "parentUuid"))
+    # The chain: from the newest entry to its parent and so on; where there is none to go to, the nearest earlier entry.
+    off_chain = [place for place in places.values() if entries[place].get("isSidechain") is not True]
+    chain = []
+    while off_chain:
+        parent = parents[chain[-1]] if chain else None
+        earlier = [place for place in off_chain if not chain or place < chain[-1]]
+        if parent not in off_chain and not earlier:
+            break
+        chain.append(parent if parent in off_chain else earlier[-1])
+        off_chain.remove(chain[-1])
+    prompts = {int(one.entry) for one in said if one.kind == "prompt" and one.part[0] == "entry"} & set(parents)
+    forks = {parents[prompt] for prompt in prompts & set(chain)} - {None}
+    forks -= {place for place in forks if entries[place].get("isMeta") is True}
+    heads = sorted(prompt for prompt in prompts - set(chain) if parents[prompt] in forks)
+    branches = {}
+    for place in parents:
+        above = [place]
+        while parents[above[-1]] is not None and parents[above[-1]] not in [*above, *chain]:
+            above.append(parents[above[-1]])
+        rewound = [one for one in above if one in heads and place not in chain]
+        if rewound:
+            branches[place] = 1 + heads.index(rewound[-1])
+    return branches
 
 
 # --- messages ---
 
 
-def join(said: list[Said]) -> list[Said]:
-    """Adjacent blocks of one message are one, with a blank line between; its time is the first that is known."""
+def join(said: list[Said], branches: dict[int, int]) -> list[Said]:
+    """Blocks that follow one another in one message are one text, with blank lines between; its time is the first known.
+
+    What hangs on no entry stands on a rewound branch if what is before and after it does.
+    """
     messages: list[Said] = []
+    tied = [one for one in said if one.part[0] != "queue"]
     for one in said:
+        before = [other for other in tied if other.entry <= one.entry][-1:]
+        after = [other for other in tied if other.entry >= one.entry][:1]
+        around = {branches.get(int(other.entry), 0) for other in (before or [one]) + (after or [one])}
+        one = replace(one, branch=around.pop() if len(around) == 1 else 0)
         last = messages[-1] if messages else None
-        if last and (last.part, last.speaker) == (one.part, one.speaker):
+        if last and (last.part, last.speaker, last.branch) == (one.part, one.speaker, one.branch):
             last.text += f"\n\n{one.text}"
             last.at_ms = one.at_ms if last.at_ms is None else last.at_ms
         else:
-            messages.append(replace(one))
+            messages.append(one)
     return messages
 
 
@@ -463,7 +489,7 @@ STRICT = ("private", "claude-mem-context")
 TAG = re.compile(
     r"<[ \t\n]{0,8}(?P<end>/?)[ \t\n]{0,8}"
     rf"(?P<name>{'|'.join(STRICT)}|system_instruction|system-instruction|persisted-output|system-reminder)"
-    r"(?![\w.:-])(?P<attributes>(?:=?\"[^\"]*\"|=?'[^']*'|[^<>])*?)(?P<alone>(?<![^\s\"'e-])/(?=>))?(?:>|(?=<)|\Z)",
+    r"(?![\w.:-])(?P<attributes>(?:\"[^\"]*\"|'[^']*'|[^<>])*?)(?:>|(?=<)|\Z)",
     re.I | re.A,
 )
 
@@ -504,7 +530,7 @@ def strip_once(text: str, keep_code: bool) -> tuple[str, bool]:
             inner = [cell for cell in cells[own[-1] + 1 : start] if len(cell[0]) > 1]
             hid |= name in STRICT
             cells[own[-1] : end] = inner
-        elif match["end"] or match["alone"]:
+        elif match["end"] or re.search(r"(?<![^\s'\"=])(?<!=)/>\Z|\w/>\Z", match.group()):
             cells[start:end] = []
         else:
             cells[start:end] = [(name, False)]
@@ -522,7 +548,9 @@ def code_of(text: str) -> list[bool]:
     prose = text
     for match in re.finditer(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,}).*\n(?:.*\n)*? {0,3}\1[`~]*[ \t]*$", text, re.M):
         code[match.start() : match.end()] = [True] * len(match.group())
-        prose = prose[: match.start()] + "\n\n".ljust(len(match.group()), "\n")[: len(match.group())] + prose[match.end() :]
+        prose = (
+            prose[: match.start()] + "\n\n".ljust(len(match.group()), "\n")[: len(match.group())] + prose[match.end() :]
+        )
     for match in re.finditer(r"(?<![\\`])(`+)(?!`)((?:(?!\n[ \t]*\n).)*?)(?<!`)\1(?!`)", prose, re.S):
         code[match.start() : match.end()] = [True] * len(match.group())
     return code
@@ -555,7 +583,9 @@ def bottle_blocks(reading: Reading) -> list[tuple[str, str, str]]:
         label = ""
         if shown.speaker != "notice":
             moment = None if shown.at_ms is None else datetime.fromtimestamp(shown.at_ms / 1000, UTC)
-            label = "--:--" if moment is None else f"{moment:%H:%M}" if moment.date() == day else f"{moment:%Y-%m-%d %H:%M}"
+            label = (
+                "--:--" if moment is None else f"{moment:%H:%M}" if moment.date() == day else f"{moment:%Y-%m-%d %H:%M}"
+            )
             day = moment.date() if moment else day
         listed.append((shown.speaker, shown.text, label))
     return listed
