@@ -80,6 +80,11 @@ def _is_settled(states: list[tuple[int, int, int, bool] | None]) -> bool:
 
 @contextlib.contextmanager
 def _locked_folder() -> Iterator[Path]:
+    if os.name == "nt":
+        # A folder cannot be locked there; what a killed reader leaves is the system's to clean.
+        with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
+            yield Path(name)
+        return
     import fcntl
 
     while True:
@@ -101,6 +106,8 @@ def _locked_folder() -> Iterator[Path]:
 
 def remove_leftovers() -> None:
     """Remove the copies whose readers are dead: this user's own folders, never through a link, never one in use."""
+    if os.name == "nt":
+        return
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX):
