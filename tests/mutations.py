@@ -326,7 +326,7 @@ def _huge(rng: random.Random) -> bytes:
 def _plant(entries: list[Any], rng: random.Random, planted: dict[int, str], words: list[str], seed: int) -> None:
     """Put a private span into a new entry, or into the text of one that is there."""
     number = len(planted)
-    word = f"CANARY-FUZZ-{seed}-{number}"
+    word = f"CANARY-PLANT-{seed}-{number}"
     tagged = _tagged(word, rng)
     place = _PLACE.format(number)
     around = (text(rng, with_code=False), text(rng, with_code=False))
@@ -573,7 +573,7 @@ def database(seed: int, sources: Sources, folder: Path) -> MutatedDatabase:
                 _try(connection, "PRAGMA journal_mode=WAL")
                 _try(connection, "PRAGMA wal_autocheckpoint=0")
             for number in range(rng.choice((0, 1, 2, 3))):
-                _plant_cell(connection, rng, f"CANARY-FUZZ-{seed}-{number}", planted)
+                _plant_cell(connection, rng, f"CANARY-PLANT-{seed}-{number}", planted)
             for _ in range(rng.choice((0, 1, 3, 10, 30))):
                 about.append(_mutate_cell(connection, rng))
             for _ in range(rng.choice((0, 0, 1, 1, 3))):
@@ -810,7 +810,7 @@ def is_bare(path: Path, word: str) -> bool:
     bare = False
     start = re.compile(r"(?i)<\s*(?:private|claude-mem-context|system-reminder)")
     try:
-        connection = sqlite3.connect(path)
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         connection.text_factory = lambda cell: cell.decode("utf-8", "replace")
         try:
             for table in _TABLES:
