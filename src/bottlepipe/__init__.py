@@ -6,7 +6,10 @@ lists what is on disk. See `bottlepipe.api`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+__version__ = "0.1.0"
+
+# Type checkers take this for true. Importing the one of `typing` would cost what all of Python's start does.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from bottlepipe.api import find_sessions, read_messages, read_observations, render

@@ -8,10 +8,11 @@ import sys
 def main() -> None:
     """Run the command line and exit with its code."""
     if sys.argv[1:] == ["--version"]:
-        from importlib.metadata import version
+        from bottlepipe import __version__
 
         try:
-            print(f"bottlepipe {version('bottlepipe')}", flush=True)
+            sys.stdout.write(f"bottlepipe {__version__}\n")
+            sys.stdout.flush()
         except (OSError, AttributeError):
             # Closed, full, or nobody reads it any more: the command line knows what to say about that.
             pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import json
+import io
 import os
 import signal
 import sys
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bottlepipe import __version__
 from bottlepipe.errors import BottlepipeError, NothingToRender, UsageError
-from bottlepipe.tags import strip_tags
 from bottlepipe.terminal import harmless, moment, progress_bar, say, size, stop_writing
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def _common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback behind an error.")] = False,
 ) -> None:
     if version:
-        from importlib.metadata import version as installed
-
-        _print_data(f"bottlepipe {installed('bottlepipe')}\n")
+        _print_data(f"bottlepipe {__version__}\n")
         raise typer.Exit
     if context.invoked_subcommand is None:
         _print_data(context.get_help() + "\n")
@@ -62,13 +60,15 @@ def run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     was_interrupted = _watch_interrupts()
+    if sys.stdout is None:
+        sys.stdout = _Closed()
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="bottlepipe", standalone_mode=False)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except SystemExit:
         # How click ends when the reader of its help has gone away.
-        stop_writing(sys.stdout)
+        if sys.__stdout__ is not None:
+            stop_writing(sys.__stdout__)
         return 0
     except (KeyboardInterrupt, typer.Abort, Exception) as error:
         if was_interrupted() or not isinstance(error, Exception) or isinstance(error, typer.Abort):
@@ -77,6 +77,15 @@ def run(arguments: list[str]) -> int:
     if was_interrupted():
         return _fail(KeyboardInterrupt(), "interrupted", "", 130, debug=debug)
     return result if isinstance(result, int) else 0
+
+
+class _Closed(io.TextIOBase):
+    """What stands for a standard output that was closed: everybody who writes to it hears so."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "it is closed", "standard output")
 
 
 def _watch_interrupts() -> Callable[[], bool]:
@@ -235,6 +244,8 @@ def _sessions(settings: Settings, database: Path) -> tuple[list[dict[str, Any]],
 def _row(
     session_id: str, project: str | None, at_ms: int | None, transcript_bytes: int | None, state: str
 ) -> dict[str, Any]:
+    from bottlepipe.tags import strip_tags
+
     return {
         "session_id": session_id,
         # Claude Code names its folders; what a database calls a project can be anything.
@@ -265,7 +276,8 @@ def render(
 ) -> None:
     """Render one session into its bottle.
 
-    Without -o the bottle goes to bottles/ in claude-mem's data folder.
+    Without -o the bottle goes to bottles/ in claude-mem's data folder. --json tells of the bottle that is there
+    afterwards: of the one before, where that had more and was kept.
 
     \b
     Examples:
@@ -385,7 +397,14 @@ def _summary(bottle: Bottle, seconds: float) -> str:
 
 
 def _facts(bottle: Bottle, seconds: float) -> dict[str, Any]:
-    return {
+    """What a render did, for machines. The sizes are those of the bottle at `path`.
+
+    Where an older one was kept, `mode`, sizes and counts are that one's, and there are no keys for what was left out of
+    the render that went nowhere.
+    """
+    from bottlepipe.write import REASONS, read_standing
+
+    facts: dict[str, Any] = {
         "session_id": bottle.session_id,
         "mode": bottle.mode,
         "path": str(bottle.path) if bottle.path else None,
@@ -404,6 +423,13 @@ def _facts(bottle: Bottle, seconds: float) -> dict[str, Any]:
         "current_task": bottle.current_task,
         "ends_mid_turn": bottle.ends_mid_turn,
     }
+    if bottle.outcome in REASONS and bottle.path is not None:
+        del facts["observations_problem"], facts["left_out"], facts["notes"]
+        standing = read_standing(bottle.path)
+        facts["bottle_bytes"] = bottle.path.stat().st_size if standing else None
+        for name in ("mode", "source_bytes", "user_turns", "assistant_messages", "observations"):
+            facts[name] = getattr(standing, name, None)
+    return facts
 
 
 @app.command(short_help="Show one whole observation.")
@@ -416,14 +442,14 @@ def show(
 
     Example: bottlepipe show 102401
     """
+    digits = observation_id.strip().strip("[]#")
+    if not digits.isdecimal() or len(digits) > 18:
+        raise UsageError(f"{observation_id[:40]!r} is not an observation id", hint="give the number behind `#`")
     from bottlepipe.errors import SourceUnreadable
     from bottlepipe.memory import read_observation
     from bottlepipe.redact import redact_record
     from bottlepipe.settings import read_settings
 
-    digits = observation_id.strip().strip("[]#")
-    if not digits.isdecimal() or len(digits) > 18:
-        raise UsageError(f"{observation_id[:40]!r} is not an observation id", hint="give the number behind `#`")
     database = db or read_settings().database
     record, problem = read_observation(database, int(digits))
     if problem:
@@ -468,10 +494,10 @@ def _readable(value: object) -> str:
 
 def _print_data(text: str) -> None:
     """Write data to stdout: byte for byte, but with control characters made harmless on a terminal."""
-    if sys.stdout is None:
-        raise OSError(errno.EBADF, "it is closed", "standard output")
     if sys.stdout.isatty():
         text = harmless(text)
+    if isinstance(sys.stdout, _Closed):
+        sys.stdout.write(text)
     try:
         sys.stdout.flush()
         # A path may hold bytes that are no UTF-8; they go out as they came in.
@@ -487,5 +513,6 @@ def _print_data(text: str) -> None:
 
 
 def _print_json(value: object) -> None:
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    _print_data(json.dumps(value, ensure_ascii=is_terminal, indent=2) + "\n")
+    import json
+
+    _print_data(json.dumps(value, ensure_ascii=sys.stdout.isatty(), indent=2) + "\n")
