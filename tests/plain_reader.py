@@ -302,11 +302,10 @@ def answers(listed: str, beside: Json) -> str:
 
 def is_command_again(entry: Json, text: str, said: list[Said], entries: list[Json]) -> bool:
     """A command can be written as typed and then in its envelope, under one promptId."""
-    users = [one for one in said if one.speaker == "user"]
-    if not users or entry.get("promptId") is None or "<command-" not in str(message(entry).get("content")):
+    if entry.get("promptId") is None or not str(message(entry).get("content")).startswith("<command-"):
         return False
-    before = users[-1]
-    return before.text.strip() == text and entries[int(before.entry)].get("promptId") == entry["promptId"]
+    same = [entries[int(one.entry)] for one in said if one.text.strip() == text]
+    return any(other.get("promptId") == entry["promptId"] for other in same)
 
 
 def is_human(about: Json) -> bool:
@@ -371,7 +370,7 @@ def settle_queue(entries: list[Json], said: list[Said]) -> list[Said]:
         lines, or lines in its middle that are too long to be there by chance.
         """
         text = "\n".join(typed_text(entries[typed]) for typed, _ in ways)
-        typed, delivered, at_ms = ways[0][0], ways[-1][1], time_of(entries[ways[-1][1]])
+        (typed, delivered), at_ms = ways[0], time_of(entries[ways[0][1]])
         for place, group in spoken.items():
             there = "\n\n".join(one.text for one in group if one.text not in ("[image]", "[document]"))
             between = sum(delivered < other < place for other in spoken)
@@ -381,7 +380,8 @@ def settle_queue(entries: list[Json], said: list[Said]) -> list[Said]:
                 used.add(place)
                 return True
             edges = there.startswith(f"{text}\n") or there.endswith(f"\n{text}")
-            if place > typed and text and between < 3 and (edges or (len(text) >= 20 and f"\n{text}\n" in there)):
+            is_part = edges or (len(text) >= 20 and f"\n{text}\n" in there)
+            if place > typed and text and len(ways) == 1 and between < 3 and is_part:
                 return True
         return False
 
@@ -433,7 +433,8 @@ def find_branches(entries: list[Json], said: list[Said]) -> dict[int, int]:
     for place in places.values():
         entry = entries[place]
         is_boundary = entry.get("subtype") == "compact_boundary" and entry.get("parentUuid") is None
-        parents[place] = places.get(entry.get("logicalParentUuid" if is_boundary else "parentUuid"))
+        parent = places.get(entry.get("logicalParentUuid" if is_boundary else "parentUuid"))
+        parents[place] = None if parent == place else parent
     # The chain: from the newest entry to its parent and so on; where there is none to go to, the nearest earlier entry.
     off_chain = [place for place in places.values() if entries[place].get("isSidechain") is not True]
     chain = []
@@ -487,19 +488,15 @@ def join(said: list[Said], branches: dict[int, int]) -> list[Said]:
 
 STRICT = ("private", "claude-mem-context")
 TAG = re.compile(
-    r"<[ \t\n]{0,8}(?P<end>/?)[ \t\n]{0,8}"
+    r"<\s{0,8}(?P<end>/?)\s{0,8}"
     rf"(?P<name>{'|'.join(STRICT)}|system_instruction|system-instruction|persisted-output|system-reminder)"
-    r"(?![\w.:-])(?P<attributes>(?:\"[^\"]*\"|'[^']*'|[^<>])*?)(?:>|(?=<)|\Z)",
-    re.I | re.A,
+    r"(?![\w.:-])(?P<attributes>[^<>]*)>?",
+    re.IGNORECASE | re.ASCII,
 )
 
 
 def strip_private(text: str, *, keep_code: bool) -> tuple[str, bool]:
-    """The text without tagged spans, and whether a private one was among them.
-
-    The tags are taken one by one, the leftmost first: an opening tag becomes a mark, a closing tag hides all back to the
-    nearest mark of its name, and the text is then looked at anew, since what was apart may now make a tag.
-    """
+    """The text without tagged spans, and whether a private one was among them; what is left holds no tag."""
     was_private = False
     while True:
         once, hid = strip_once(text, keep_code)
@@ -510,82 +507,94 @@ def strip_private(text: str, *, keep_code: bool) -> tuple[str, bool]:
 
 
 def strip_once(text: str, keep_code: bool) -> tuple[str, bool]:
+    """Take the tags one by one, the leftmost first.
+
+    An opening tag becomes a mark. A closing tag takes away all back to the nearest mark of its name but other marks.
+    Then all is looked at anew, as if the marks were not there: what was apart may now make a tag. In the end a mark
+    that is left takes away all behind it if it is strict.
+    """
     code = code_of(text) if keep_code else [False] * len(text)
-    cells: list[tuple[str, bool]] = list(zip(text, code, strict=True))  # a character, or the name of an open tag
+    cells = list(zip(text, code, strict=True))  # a character and whether it is code; a mark is the name of its tag
     hid = False
-    start = 0
     while True:
-        flat = "".join(cell[0] if len(cell[0]) == 1 else "\ue000" for cell in cells)
-        for match in TAG.finditer(flat):
-            name = match["name"].lower()
-            opened = [place for place, cell in enumerate(cells[: match.start()]) if len(cell[0]) > 1]
-            is_code = cells[match.start()][1] and not any(cells[place][0] in STRICT for place in opened)
-            if "\ue000" not in match.group() and not is_code:
+        places = [place for place, (cell, _) in enumerate(cells) if len(cell) == 1]
+        for tag in TAG.finditer("".join(cells[place][0] for place in places)):
+            start, end = places[tag.start()], places[tag.end() - 1] + 1
+            if not cells[start][1] or any(cell in STRICT for cell, _ in cells[:start]):
                 break
         else:
             break
-        own = [place for place in opened if cells[place][0] == name]
-        start, end = match.span()
-        if match["end"] and own:
-            inner = [cell for cell in cells[own[-1] + 1 : start] if len(cell[0]) > 1]
+        name, attributes = tag["name"].lower(), tag["attributes"]
+        is_alone = tag[0].endswith("/>") and (attributes == "/" or attributes[-2] in " \t\r\n\"'")
+        cells[start:end] = marks = [cell for cell in cells[start:end] if len(cell[0]) > 1]
+        end = start + len(marks)
+        opened = [place for place, (cell, _) in enumerate(cells[:end]) if cell == name]
+        if tag["end"] and opened:
             hid |= name in STRICT
-            cells[own[-1] : end] = inner
-        elif match["end"] or re.search(r"(?<![^\s'\"=])(?<!=)/>\Z|\w/>\Z", match.group()):
-            cells[start:end] = []
-        else:
-            cells[start:end] = [(name, False)]
-    for place, cell in enumerate(cells):
-        if cell[0] in STRICT:
-            hid = True
-            cells = cells[:place]
-            break
-    return "".join(cell[0] for cell in cells if len(cell[0]) == 1), hid
+            cells[opened[-1] : end] = [cell for cell in cells[opened[-1] + 1 : end] if len(cell[0]) > 1]
+        elif not tag["end"] and not is_alone:
+            cells.insert(end, (name, False))
+    strict = [place for place, (cell, _) in enumerate(cells) if cell in STRICT]
+    left = cells[: strict[0]] if strict else cells
+    return "".join(cell for cell, _ in left if len(cell) == 1), hid or bool(strict)
 
 
 def code_of(text: str) -> list[bool]:
-    """For each character, whether it stands in a closed Markdown code span or fence."""
+    """For each character whether it stands in a closed Markdown fence or code span."""
     code = [False] * len(text)
-    prose = text
-    for match in re.finditer(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,}).*\n(?:.*\n)*? {0,3}\1[`~]*[ \t]*$", text, re.M):
-        code[match.start() : match.end()] = [True] * len(match.group())
-        prose = (
-            prose[: match.start()] + "\n\n".ljust(len(match.group()), "\n")[: len(match.group())] + prose[match.end() :]
-        )
-    for match in re.finditer(r"(?<![\\`])(`+)(?!`)((?:(?!\n[ \t]*\n).)*?)(?<!`)\1(?!`)", prose, re.S):
-        code[match.start() : match.end()] = [True] * len(match.group())
+    opened = None
+    for line in re.finditer(r"^ {0,3}(`{3,}|~{3,})(.*)$", text, re.MULTILINE):
+        fence, info = line.groups()
+        if opened is None and not (fence[0] == "`" and "`" in info):
+            opened = line
+        elif opened and fence.startswith(opened[1]) and not info.strip():
+            code[opened.start() : line.end()] = [True] * (line.end() - opened.start())
+            opened = None
+    prose = "".join("\n" if is_code else character for character, is_code in zip(text, code, strict=True))
+    for span in re.finditer(r"(?<![\\`])(`+)(?!`)(?:(?!\n[ \t]*\n).)*?(?<!`)\1(?!`)", prose, re.DOTALL):
+        code[span.start() : span.end()] = [True] * len(span[0])
     return code
 
 
+def publish(said: list[Said]) -> list[Said]:
+    """The messages as they may be shown. One whose parts stand apart is put together if a span runs over the gap."""
+    parts: dict[Any, list[Said]] = {}
+    for one in (said := [replace(one) for one in said]):
+        parts.setdefault((one.part, one.speaker), []).append(one)
+    for apart in parts.values():
+        keep_code = apart[0].speaker == "assistant"
+        whole = "\n\n".join(one.text for one in apart)
+        stripped = "\n\n".join(strip_private(one.text, keep_code=keep_code)[0] for one in apart)
+        if len(apart) > 1 and strip_private(whole, keep_code=keep_code)[0] != stripped:
+            for one in apart:
+                one.text = whole if one is apart[0] else ""
+    return [shown for one in said if (shown := public(one))]
+
+
 def public(one: Said) -> Said | None:
-    """The message as it may be shown; None when nothing is left of it."""
     text, was_private = strip_private(one.text, keep_code=one.speaker == "assistant")
     text = text.replace("\0", "\ufffd")
     if one.speaker == "notice":
-        text = " ".join(text.split())  # one line; longer ones than 300 characters are cut by the product
-    elif not text.strip():
-        if not was_private or one.speaker != "user":
-            return None
+        text = " ".join(text.split())  # one line
+    elif not text.strip() and was_private and one.speaker == "user":
         return replace(one, text="[private]", kind="private")
-    return replace(one, text=text) if text else None
+    return replace(one, text=text) if text.strip() else None
 
 
 # --- the bottle ---
 
 
 def bottle_blocks(reading: Reading) -> list[tuple[str, str, str]]:
-    """(speaker, text, time) of every block of the bottle without a database, in UTC."""
+    """(speaker, text, time) of every block of a bottle without observations, in UTC."""
     listed = []
     day = None
-    for one in reading.said:
-        shown = public(one) if not one.branch and one.kind != "compact_summary" else None
-        if shown is None:
-            continue
-        label = ""
-        if shown.speaker != "notice":
-            moment = None if shown.at_ms is None else datetime.fromtimestamp(shown.at_ms / 1000, UTC)
-            label = (
-                "--:--" if moment is None else f"{moment:%H:%M}" if moment.date() == day else f"{moment:%Y-%m-%d %H:%M}"
-            )
-            day = moment.date() if moment else day
-        listed.append((shown.speaker, shown.text, label))
+    for one in publish([one for one in reading.said if not one.branch]):
+        moment = None if one.at_ms is None else datetime.fromtimestamp(one.at_ms / 1000, UTC)
+        label = "--:--" if moment is None else f"{moment:%H:%M}"
+        if one.speaker == "notice":
+            label = ""
+        elif moment and moment.date() != day:
+            day = moment.date()
+            label = f"{day} {label}"
+        listed.append((one.speaker, one.text, label))
     return listed
