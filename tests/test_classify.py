@@ -153,6 +153,36 @@ def test_a_removal_takes_the_text_that_it_names_and_else_the_first() -> None:
     )
 
 
+def test_queued_texts_that_became_one_prompt_are_said_once() -> None:
+    """However short they are, and with their image: the prompt that joins them shows them all."""
+    image = {"type": "image", "source": {"type": "base64", "data": "AAAA"}}
+    short = ["add salt", "yes", "and go on"]
+    queue = [{"type": "queue-operation", "operation": "enqueue", "content": text} for text in short]
+    queue += [{"type": "queue-operation", "operation": "dequeue"}] * 3
+    looked = [{"type": "text", "text": "look here"}, image]
+    more = [
+        {"type": "queue-operation", "operation": "enqueue", "content": content} for content in (looked, "and there")
+    ]
+    more += [{"type": "queue-operation", "operation": "dequeue"}] * 2
+    joined = user([{"type": "text", "text": "look here\nand there"}, image])
+
+    data = as_file([user("start"), *queue, user("\n".join(short)), assistant("ok"), *more, joined])
+    said = classify_bytes(data).messages.filter(pl.col("speaker") == "user").get_column("text").to_list()
+
+    assert ["start", "add salt\nyes\nand go on", "look here\nand there", "[image]"] == said
+
+
+def test_an_answer_keeps_its_line_breaks() -> None:
+    """What the user typed as an answer is verbatim to its end."""
+    asked = {"id": "m", "content": [{"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": {}}]}
+    text = 'User has answered your questions: "Which?"="a\n". You can now continue with the user\'s answers in mind.'
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": text}
+
+    said = classify_bytes(as_file([user("go"), {"type": "assistant", "message": asked}, user([result])])).messages
+
+    assert ["go", "Q: Which?\nA: a\n"] == said.get_column("text").to_list()
+
+
 def test_a_prompt_queued_before_a_fork_copied_its_session_is_said_once() -> None:
     """A fork writes the older entries between the queue entry and the prompt; the times tell that it is the same."""
     old = [entry for n in range(6) for entry in (user(f"q{n}", timestamp=stamp(n)), assistant("a", timestamp=stamp(n)))]

@@ -335,7 +335,8 @@ def _judge_result(state: _State, entry: Entry, block: Block) -> None:
         if words.strip():
             state.say("user", kind, words, entry.timestamp, message_id)
     elif tool in (_ASKING_TOOL, None) and (answers := _ANSWERS.match(text)):
-        if words := _answers(entry, answers.group(1)).strip("\n"):
+        words = _answers(entry, answers.group(1))
+        if words.strip():
             _doubt(state, block, tool, _ASKING_TOOL)
             state.say("user", ANSWER, words, entry.timestamp, message_id)
     elif tool in (_PLANNING_TOOL, None) and text.startswith(_APPROVED.decode()):

@@ -88,6 +88,9 @@ class InputQueue:
         if not self._delivered and not self._waiting:
             return
         traces = _Traces(messages, tree)
+        traces.join(
+            [(queued, seq) for queued, seq, _ in self._delivered] + [(one, one.seq) for one in self._waiting.values()]
+        )
         for queued, delivered, at_ms in self._delivered:
             if queued.words.strip() and not traces.take(queued, delivered, at_ms):
                 yield "user", queued.kind(QUEUED), queued.words, delivered, at_ms, f"queue:{queued.seq}"
@@ -104,12 +107,40 @@ class _Traces:
         self.spoken = _spoken(messages, tree)
         self.seqs = [seq for seq, _, _ in self.spoken]
         self.keys = [_key(text) for _, _, text in self.spoken]
+        self.joined: set[int] = set()
         self.by_key: dict[str, list[int]] = {}
         for index, key in enumerate(self.keys):
             self.by_key.setdefault(key, []).append(index)
 
+    def join(self, ways: list[tuple[_Queued, int]]) -> None:
+        """Find the texts that one message says one below the other; `take` knows them then."""
+        ways = sorted(((one, seq) for one, seq in ways if _words(one)), key=lambda way: way[0].seq)
+        words = [_words(one) for one, _ in ways]
+        by_line: dict[str, list[int]] = {}
+        for place, text in enumerate(words):
+            by_line.setdefault(text.partition("\n")[0], []).append(place)
+        seqs = [one.seq for one, _ in ways]
+        for index, (seq, _, text) in enumerate(self.spoken):
+            text = text.strip()
+            if "\n" not in text:
+                continue
+            starts = by_line.get(text.partition("\n")[0], [])
+            before = bisect_left(starts, bisect_left(seqs, seq))
+            for start in starts[max(0, before - 16) : before]:
+                end, shown = start, 0
+                while end < len(ways) and text.startswith(words[end], shown) and shown <= len(text):
+                    shown += len(words[end]) + 1
+                    if text[shown - 1 : shown] not in ("\n", ""):
+                        break
+                    end += 1
+                if end > start + 1 and shown > len(text) and index < bisect_left(self.seqs, ways[end - 1][1]) + 3:
+                    self.joined.update(seqs[start:end])
+                    break
+
     def take(self, queued: _Queued, delivered: int, at_ms: int | None) -> bool:
         """True when a message shows the text. An equal one is then used up."""
+        if queued.seq in self.joined:
+            return True
         start, end = bisect_left(self.seqs, queued.seq), bisect_left(self.seqs, delivered) + 3
         key = _key(_without_media(queued.words))
         equal = self.by_key.get(key, [])
@@ -121,7 +152,9 @@ class _Traces:
             if (index < end and (gap is None or gap <= _SOON_MS)) or (gap is not None and gap <= _NEAR_MS):
                 del equal[position]
                 return True
-        words = queued.words.strip()
+        words = _words(queued)
+        if not words:
+            return False
         near = range(max(start, end - _MANY), min(end, len(self.spoken)))
         return any(self.keys[i] != key and _holds(self.spoken[i][2].strip(), words) for i in near)
 
@@ -139,6 +172,10 @@ def _spoken(messages: Sequence[tuple[Any, ...]], tree: pl.DataFrame) -> list[tup
 def _without_media(text: str) -> str:
     """The words of a message: its placeholders for images and documents stand in places of their own."""
     return "\n\n".join(part for part in text.split("\n\n") if part not in _MEDIA)
+
+
+def _words(queued: _Queued) -> str:
+    return _without_media(queued.words).strip()
 
 
 def _holds(text: str, words: str) -> bool:
