@@ -29,9 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=200, help="How often a writer is killed at a random moment.")
     parser.addoption("--fuzz-seconds", type=float, default=0, help="Fuzz this long, on seeds never played before.")
     parser.addoption("--fuzz-seed", type=int, help="Play this one case of the fuzz tests.")
-    parser.addoption("--differential", type=int, default=300, help="How many sessions the plain reader reads too.")
+    parser.addoption("--differential", type=int, default=200, help="How many sessions the plain reader reads too.")
     parser.addoption("--differential-seed", type=int, help="The one invented session that it reads.")
     parser.addoption("--kill-seed", type=int, help="Seed of those moments; a new one each time without it.")
+    parser.addoption("--db-seconds", type=float, default=1.2, help="How long a database is read while it is disturbed.")
+    parser.addoption("--db-seed", type=int, help="Seed of the disturbances; a new one each time without it.")
 
 
 @pytest.fixture(autouse=True)

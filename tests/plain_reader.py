@@ -1,8 +1,8 @@
-"""A second reader of transcripts: slow, whole file in memory, nothing shared with the product, so plain that it can be checked by eye.
+"""A second reader of transcripts: slow, the whole file in memory, nothing shared with the product, to be checked by eye.
 
-It reads like the rules: `read_values` which lines are whole, `hear` whose words are in an entry, `settle_queue` what a
-queue entry adds to them, `find_branches` which entries were rewound, `join` what is one message, `strip_private` what
-may be shown, `bottle_blocks` what a bottle says. Where it and the product differ, one of them is wrong.
+`read_values` says which lines are whole, `hear` whose words are in an entry, `settle_queue` what the input queue adds,
+`find_branches` what was rewound, `join` what is one message, `publish` what may be shown, `bottle_blocks` what a bottle
+says. Where it and the product differ, one of them is wrong.
 """
 
 from __future__ import annotations
@@ -10,119 +10,130 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-PENDING = "typed while the model worked, not delivered when this was rendered"
+Words = Iterator[tuple[str, str, str]]  # speaker, kind, text
 
 
 @dataclass
 class Said:
-    """One message; before `join`, one block of it. `entry` is the place of its entry in the file, `part` names the message."""
+    """A message; before `join` a block of one. `place` is that of its entry in the file, `part` names the message."""
 
     speaker: str  # user | assistant | notice
     kind: str
     text: str
     at_ms: int | None
-    entry: float
+    place: int
     part: tuple[str, Any]
-    branch: int = 0  # of a rewound branch its number, else 0
+    branch: int = 0  # number of the rewound branch it stands on, 0 for none
 
 
 @dataclass
 class Reading:
-    said: list[Said]  # in the order of the bottle, rewound branches and compaction summaries included
-    torn: int = 0  # lines of which something could not be read, the unfinished last one too
-    repeated: int = 0  # later copies of an entry
-    rewound: set[int] = field(default_factory=set)  # numbers of the rewound branches
+    said: list[Said]  # in the order of the bottle, rewound branches included
+    torn: int  # lines of which something could not be read, the unfinished last one too
+    repeated: int  # later copies of an entry; the first one counts
+    rewound: int  # branches
 
 
 def read_transcript(path: Path) -> Reading:
     values, torn = read_values(path.read_bytes())
-    entries = [entry for value in values if (entry := as_entry(value))]
-    if spoken := [e for e in entries if e["type"] in ("user", "assistant")]:
-        if all(e.get("isSidechain") is True for e in spoken):  # an agent's own file
-            entries = [{**e, "isSidechain": False} for e in entries]
-    first: dict[Any, int] = {}
-    kept = []
+    entries = [as_entry(value) for value in values if isinstance(value, dict)]
+    spoken = [entry for entry in entries if entry.get("type") in ("user", "assistant")]
+    if all(is_sidechain(entry) for entry in spoken):  # an agent's own file
+        entries = [{**entry, "isSidechain": False} for entry in entries]
+    kept, names, repeated = [], set(), 0
     for entry in entries:
         name = entry.get("uuid")
-        if entry.get("operation") == "enqueue" and entry.get("timestamp"):
-            name = json.dumps([entry["timestamp"], entry.get("content")])
-        if not name or first.setdefault(name, len(kept)) == len(kept):
+        if entry.get("operation") == "enqueue" and entry.get("timestamp"):  # has no uuid
+            name = f"{entry['timestamp']} {entry.get('content')}"
+        if name in names:
+            repeated += "uuid" in entry and not is_sidechain(entry)
+        else:
             kept.append(entry)
+            names |= {name} - {None}
     said = hear_all(kept)
     branches = find_branches(kept, said)
-    of_tree = [sum("uuid" in e and e.get("isSidechain") is not True for e in some) for some in (entries, kept)]
-    return Reading(join(said, branches), torn, of_tree[0] - of_tree[1], set(branches.values()))
+    return Reading(join(settle_queue(kept, said), branches), torn, repeated, len(set(branches.values())))
 
 
 # --- lines ---
 
 
 def read_values(data: bytes) -> tuple[list[Any], int]:
-    """Every JSON value of a file and the number of torn lines. Lines end at LF only."""
-    values: list[Any] = []
-    torn = 0
-    for line in data.split(b"\n"):
-        found, is_whole = values_of_line(line.decode("utf-8", "replace").strip("\0\ufeff \t\r"))
-        values += found
-        torn += not is_whole
-    if not any(isinstance(value, dict) for value in values):  # perhaps an array, or pretty-printed values
-        found, is_whole = values_of_line(data.decode("utf-8", "replace").strip("\0\ufeff \t\r\n"))
-        values = [item for value in found for item in (value if isinstance(value, list) else [value])]
-        torn = int(not is_whole)
-    return [without_halves(value) for value in values], torn
+    """Every JSON value of a file, and the number of torn lines. Lines end at LF only."""
+    found = [values_of(line) for line in data.split(b"\n")]
+    if not any(isinstance(value, dict) for values, _ in found for value in values):
+        values, is_torn = values_of(data)  # perhaps an array, or values over several lines
+        found = [([item for value in values for item in (value if isinstance(value, list) else [value])], is_torn)]
+    return [value for values, _ in found for value in values], sum(is_torn for _, is_torn in found)
 
 
-def values_of_line(text: str) -> tuple[list[Any], bool]:
-    """The values that stand one after the other; after a cut record the ones that run whole up to the end."""
-    values, rest = decode(text)
-    if not rest:
-        return values, True
-    for start in (match.start() for match in re.finditer(r'\{"', rest)):
+def values_of(data: bytes) -> tuple[list[Any], bool]:
+    """The values that stand one after the other, and whether a record is cut. After a cut one: those up to the end."""
+    values, rest = decode(data.decode("utf-8", "replace").strip("\0\ufeff \t\r\n"))
+    for start in [match.start() for match in re.finditer(r'\{"', rest)]:
         tail, left = decode(rest[start:])
-        if tail and not left and all(is_record(value) for value in tail):
-            return values + tail, False
-    return values, False
+        if not left and all("type" in one and ("uuid" in one or "sessionId" in one) for one in tail):
+            return values + tail, True
+    return values, bool(rest)
 
 
 def decode(text: str) -> tuple[list[Any], str]:
-    """The whole values at the start of a text, and what follows them."""
+    """The whole values at the start of a text, and what follows them. Half a surrogate pair is no character."""
     values = []
     while text:
         try:
             value, end = json.JSONDecoder(strict=False).raw_decode(text)
         except (ValueError, RecursionError):
             break
-        values.append(value)
+        values.append(json.loads(re.sub("[\ud800-\udfff]", "\ufffd", json.dumps(value, ensure_ascii=False))))
         text = text[end:].lstrip("\0 \t\r\n")
     return values, text
 
 
-def is_record(value: Any) -> bool:
-    return isinstance(value, dict) and "type" in value and ("uuid" in value or "sessionId" in value)
+# --- entries ---
 
 
-def without_halves(value: Any) -> Any:
-    """Half a surrogate pair is no character."""
-    if isinstance(value, str):
-        return re.sub("[\ud800-\udfff]", "\ufffd", value)
-    if isinstance(value, list):
-        return [without_halves(item) for item in value]
-    return {key: without_halves(item) for key, item in value.items()} if isinstance(value, dict) else value
+def as_entry(value: Json) -> Json:
+    """A bare API message stands for an entry."""
+    is_bare = value.get("role") in ("user", "assistant") and value.get("type", "message") == "message"
+    return {**value, "type": value["role"], "message": value} if is_bare else value
 
 
-def as_entry(value: Any) -> Json | None:
-    """An entry; a bare API message stands for one."""
-    if not isinstance(value, dict):
+def is_sidechain(entry: Json) -> bool:
+    return entry.get("isSidechain") is True
+
+
+def is_human(about: Json) -> bool:
+    return fields(about, "origin").get("kind") in (None, "human")
+
+
+def fields(entry: Json, name: str) -> Json:
+    found = entry.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def blocks(content: Any) -> list[Json]:
+    """Content as a list of blocks, be it a string, a list of blocks, or a list of both."""
+    listed = content if isinstance(content, list) else [content]
+    as_blocks = [{"type": "text", "text": item} if isinstance(item, str) else item for item in listed]
+    return [block for block in as_blocks if isinstance(block, dict)]
+
+
+def text_of(block: Json) -> str:
+    return str(block["text"]) if block.get("type") == "text" and isinstance(block.get("text"), str) else ""
+
+
+def time_of(entry: Json) -> int | None:
+    try:
+        return round(datetime.fromisoformat(entry["timestamp"]).timestamp() * 1000)
+    except (KeyError, TypeError, ValueError):
         return None
-    if value.get("role") in ("user", "assistant") and value.get("type") in (None, "message") and "message" not in value:
-        return {"type": value["role"], "message": value}
-    return value if isinstance(value.get("type"), str) else None
 
 
 # --- words ---
@@ -130,75 +141,67 @@ def as_entry(value: Any) -> Json | None:
 
 def hear_all(entries: list[Json]) -> list[Said]:
     """Every block that somebody said, in order."""
-    tools = {}
-    for entry in entries:
-        for block in blocks(message(entry).get("content")):
-            if block.get("type") == "tool_use":
-                tools[block.get("id")] = block.get("name")
+    calls = [block for entry in entries for block in blocks(fields(entry, "message").get("content"))]
+    tools = {call.get("id"): call.get("name") for call in calls if call.get("type") == "tool_use"}
     said: list[Said] = []
     for place, entry in enumerate(entries):
-        if entry.get("isSidechain") is True:
-            continue
-        part = ("entry", place)
-        if entry["type"] == "assistant" and message(entry).get("id"):
-            part = ("message", message(entry)["id"])
-        for speaker, kind, text in hear(entry, tools):
-            if not text.strip():
-                continue
-            if "command" in kind and is_command_again(entry, text, said, entries):
-                continue
-            said.append(Said(speaker, kind, text, time_of(entry), place, part))
-    return settle_queue(entries, said)
+        api_id = fields(entry, "message").get("id") if entry.get("type") == "assistant" else None
+        part = ("message", api_id) if api_id else ("entry", place)
+        for speaker, kind, text in [] if is_sidechain(entry) else hear(entry, tools):
+            # A command can be written as typed and then in its envelope, under one promptId.
+            same = [one for one in said if kind == "command" and one.text.strip() == text]
+            prompt_id = entry.get("promptId")
+            if text.strip() and not any(prompt_id and entries[one.place].get("promptId") == prompt_id for one in same):
+                said.append(Said(speaker, kind, text, time_of(entry), place, part))
+    return said
 
 
-def hear(entry: Json, tools: Json) -> Iterator[tuple[str, str, str]]:
-    """(speaker, kind, text) of each block of an entry."""
-    content = blocks(message(entry).get("content"))
-    match entry["type"]:
-        case "assistant":
-            kind = ("notice", "api_error") if entry.get("isApiErrorMessage") is True else ("assistant", "text")
-            if kind[0] == "notice" or message(entry).get("model") != "<synthetic>":
-                yield from ((*kind, text_of(block)) for block in content)
-        case "user":
+def hear(entry: Json, tools: Json) -> Words:
+    """What an entry says, block by block."""
+    content = blocks(fields(entry, "message").get("content"))
+    match entry.get("type"), entry.get("subtype"):
+        case "assistant", _:
+            if entry.get("isApiErrorMessage") is True:
+                yield from (("notice", "api_error", text_of(block)) for block in content)
+            elif fields(entry, "message").get("model") != "<synthetic>":
+                yield from (("assistant", "text", text_of(block)) for block in content)
+        case "user", _:
             yield from hear_user(entry, content, tools)
-        case "attachment":
-            attached = entry.get("attachment") or {}
-            is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode") != "task-notification"
-            if is_prompt and is_human(attached) and is_human(entry):
-                yield from hear_blocks(blocks(attached.get("prompt")), "queued")
-        case "system" if entry.get("subtype") == "local_command":
-            yield from (one for one in words(str(entry.get("content")), "prompt") if "command" in one[1])
-        case "system" if entry.get("subtype") == "compact_boundary":
-            about = entry.get("compactMetadata") or {}
-            tokens = about.get("preTokens")
-            facts = [about.get("trigger"), f"{tokens:,} tokens before" if tokens else None]
-            listed = ", ".join(fact for fact in facts if fact)
-            yield "notice", "compacted", "context compacted" + (f" ({listed})" if listed else "")
+        case "attachment", _:
+            about = fields(entry, "attachment")
+            is_prompt = about.get("type") == "queued_command" and about.get("commandMode") != "task-notification"
+            if is_prompt and is_human(about):
+                yield from hear_blocks(blocks(about.get("prompt")), "queued")
+        case "system", "local_command":
+            yield from (one for one in words(str(entry.get("content")), "prompt") if one[1] == "command")
+        case "system", "compact_boundary":
+            about = fields(entry, "compactMetadata")
+            facts = [about["trigger"]] if "trigger" in about else []
+            facts += [f"{about['preTokens']:,} tokens before"] if "preTokens" in about else []
+            yield "notice", "compacted", "context compacted" + (f" ({', '.join(facts)})" if facts else "")
 
 
-def hear_user(entry: Json, content: list[Json], tools: Json) -> Iterator[tuple[str, str, str]]:
-    """What a user entry says: a prompt, or the user's words in and beside tool results."""
-    opening = next((text_of(block) for block in content if text_of(block).strip()), "")
-    is_typed = "promptSource" in entry or "origin" in entry
-    is_summary = opening.startswith("This session is being continued from a previous conversation") and not is_typed
-    if entry.get("isCompactSummary") is True or is_summary:
+def hear_user(entry: Json, content: list[Json], tools: Json) -> Words:
+    """A prompt, or the user's words in and beside tool results."""
+    opening = next((text for block in content if (text := text_of(block)).strip()), "")
+    is_summary = opening.startswith("This session is being continued from a previous conversation")
+    if entry.get("isCompactSummary") is True or (is_summary and "promptSource" not in entry):
         return
     has_result = any(block.get("type") == "tool_result" for block in content)
-    is_plan = isinstance(entry.get("planContent"), str)
-    kind = "remark" if has_result else "plan" if is_plan else "prompt"
+    kind = "remark" if has_result else "plan" if "planContent" in entry else "prompt"
     heard = []
     for block in content:
         if block.get("type") == "tool_result":
-            heard += hear_result(block, entry.get("toolUseResult"), tools.get(block.get("tool_use_id")))
+            heard += hear_result(block, fields(entry, "toolUseResult"), tools.get(block.get("tool_use_id")))
         elif entry.get("isMeta") is not True and is_human(entry):
             heard += hear_blocks([block], kind)
+    yield from heard
     feedback = entry.get("userFeedback")
     if isinstance(feedback, str) and not any(feedback.strip() == text.strip() for _, _, text in heard):
-        heard.append(("user", "remark", feedback))
-    yield from heard
+        yield "user", "remark", feedback
 
 
-def hear_blocks(content: list[Json], kind: str) -> Iterator[tuple[str, str, str]]:
+def hear_blocks(content: list[Json], kind: str) -> Words:
     for block in content:
         if block.get("type") in ("image", "document"):
             yield "user", kind, f"[{block['type']}]"
@@ -206,139 +209,84 @@ def hear_blocks(content: list[Json], kind: str) -> Iterator[tuple[str, str, str]
             yield from words(text_of(block), kind)
 
 
-# Whole texts, and what stands before the user's words, that the host writes.
+# What the host writes in the user's name: before the user's words, and as whole texts.
+HOST_PREFIX = re.compile(
+    r"\s*<(ide_opened_file|ide_selection|system-reminder|user-prompt-submit-hook)>.*?</\1>\s*", re.DOTALL
+)
 HOST_TEXT = re.compile(
-    r"\s*(?:<(?:local-command-caveat|local-command-stdout|local-command-stderr|bash-stdout|bash-stderr|(?:task|bash)-notification"
+    r"\s*(?:<(?:local-command-(?:caveat|stdout|stderr)|bash-(?:stdout|stderr|notification)|task-notification"
     r"|ci-monitor-event|agent-message|teammate-message|session-start-hook)[\s>]"
     r"|Caveat: The messages below were generated by the user while running local commands"
-    r"|Another Claude session sent a message|Unknown (?:slash command|skill): \S+\s*\Z|\[Image: [^\]]*\]\s*\Z)"
+    r"|Another Claude session sent a message|(?:\[Image: [^\]]*\]|Unknown (?:slash command|skill): \S+)\s*\Z)"
 )
-HOST_PREFIX = re.compile(
-    r"\s*<(ide_opened_file|ide_selection|ide_diagnostics|system-reminder|user-prompt-submit-hook)(?:\s[^>]*)?>.*?</\1>\s*",
-    re.S,
-)
-LOCAL = "exit quit clear model compact cost usage"
 
 
-def words(text: str, kind: str) -> Iterator[tuple[str, str, str]]:
+def words(text: str, kind: str) -> Words:
     """What is the user's in a text that stands in their name."""
+
+    def inside(tag: str) -> str:
+        return (re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL) or [""])[0]
+
     while prefix := HOST_PREFIX.match(text):
         text = text[prefix.end() :]
     if text.strip() in ("[Request interrupted by user]", "[Request interrupted by user for tool use]"):
         yield "notice", "interrupted", "interrupted by the user"
-    elif HOST_TEXT.match(text):
-        return
-    elif re.match(r"\s*<command-(name|message|args)>", text):
-        yield (
-            "user",
-            "command",
-            "/" + f"{inside('command-name', text)} {inside('command-args', text)}".strip().removeprefix("/"),
-        )
-    elif re.match(r"\s*<bash-input>", text):
-        yield "user", "bash", f"! {inside('bash-input', text)}"
-    elif re.match(r"\s*<user-memory-input>", text):
-        yield "user", kind, inside("user-memory-input", text)
-    elif re.fullmatch(rf"/({LOCAL.replace(' ', '|')})( .*)?", text.strip()):
+    elif text.lstrip().startswith(("<command-name>", "<command-message>", "<command-args>")):
+        yield "user", "command", f"/{inside('command-name').removeprefix('/')} {inside('command-args')}".rstrip()
+    elif text.lstrip().startswith("<bash-input>"):
+        yield "user", "bash", f"! {inside('bash-input')}"
+    elif text.lstrip().startswith("<user-memory-input>"):
+        yield "user", kind, inside("user-memory-input")
+    elif re.fullmatch(r"\s*/(exit|clear|model|compact|cost|usage)( .*)?\s*", text):  # Claude Code's own
         yield "user", "command", text
-    else:
+    elif not HOST_TEXT.match(text):
         yield "user", kind, text
 
 
-def inside(tag: str, text: str) -> str:
-    found = re.search(f"<{tag}>(.*?)</{tag}>", text, re.S)
-    return found.group(1) if found else ""
-
-
-REFUSED = "The user doesn't want to proceed with this tool use"
-SAID = "To tell you how to proceed, the user said:\n"
-NOTE = "\n\nNote: The user's next message may contain a correction or preference."
-ANSWERED = (
-    (r"User has answered your questions: ", r"\. You can now continue[^\"]*\Z"),
-    (r"Your questions have been answered: ", r"\. You can now continue[^\"]*\Z"),
-    (r"The user answered: ", r"\. Read the answers carefully[^\"]*\Z"),
+REJECTED = re.compile(
+    r"The user doesn't want to proceed with this tool use.*?To tell you how to proceed, the user said:\n"
+    r"(.*?)(?:\n\nNote: The user's next message may contain a correction or preference\..*)?",
+    re.DOTALL,
+)
+ANSWERED = re.compile(
+    r"(?:User has answered your questions|Your questions have been answered|The user answered): "
+    r"(.*?)\.?(?: You can now continue[^\"]*| Read the answers carefully[^\"]*)?",
+    re.DOTALL,
 )
 
 
-def hear_result(block: Json, beside: Any, tool: str | None) -> Iterator[tuple[str, str, str]]:
-    """The user's words in a tool result; `beside` is the host's own copy of the result."""
+def hear_result(block: Json, beside: Json, tool: str | None) -> Words:
+    """The user's words in a tool result; `beside` is the host's own copy of it. Only the right tool's are believed."""
     text = "\n".join(text_of(one) for one in blocks(block.get("content")))
-    beside = beside if isinstance(beside, dict) else {}
-    if block.get("is_error") is True and text.startswith(REFUSED) and SAID in text:
-        said = text.split(SAID, 1)[1].split(NOTE)[0]
-        if not said.startswith("The user wants to clarify these questions"):
-            yield "user", "rejection", said
-            return
-        pairs = re.findall(r'^- "(.*)"\n  Answer: (.*)$', said, re.M)
-        yield "user", "answer", "\n".join(f"Q: {question}\nA: {answer}" for question, answer in pairs)
+    if (rejected := REJECTED.fullmatch(text)) and block.get("is_error") is True:
+        if rejected[1].startswith("The user wants to clarify these questions"):
+            pairs = re.findall(r'^- "(.*)"\n  Answer: (.*)$', rejected[1], re.MULTILINE)
+            yield "user", "answer", "\n".join(f"Q: {question}\nA: {answer}" for question, answer in pairs)
+        else:
+            yield "user", "rejection", rejected[1]
     elif text.startswith("User has approved your plan") and tool in ("ExitPlanMode", None):
-        plan = re.split(r"## Approved Plan.*?:\n", text, maxsplit=1)[1:] or [beside.get("plan")]
+        plan = re.split(r"## Approved Plan.*\n", text, maxsplit=1)[1:] or [beside.get("plan")]
         yield "user", "plan", f"[approved plan]\n\n{plan[0]}" if isinstance(plan[0], str) else "[approved plan]"
-    elif tool in ("AskUserQuestion", None):
-        for opening, closing in ANSWERED:
-            if text.startswith(opening):
-                yield "user", "answer", answers(re.split(closing, text[len(opening) :])[0].removesuffix("."), beside)
+    elif (answered := ANSWERED.fullmatch(text)) and tool in ("AskUserQuestion", None):
+        yield "user", "answer", answers(answered[1], beside)
 
 
 def answers(listed: str, beside: Json) -> str:
-    """`Q: …` and `A: …` lines from the host's copy, else from `"Q"="A", "Q"="A"`, where a comma may stand in an answer."""
-    lines = []
-    given = beside.get("answers")
-    if isinstance(given, dict) and given:
-        for question, answer in given.items():
-            answer = ", ".join(answer) if isinstance(answer, list) else answer
-            notes = ((beside.get("annotations") or {}).get(question) or {}).get("notes")
-            lines += [f"Q: {question}", f"A: {answer}", *([notes] if notes else [])]
-        return "\n".join(lines)
-    if '"="' not in listed:
+    """`Q: …` and `A: …` lines, from the host's copy, else from `"Q"="A", "Q"="A"`, where `", "` may stand in an A."""
+    pairs = []
+    for question, answer in fields(beside, "answers").items():
+        notes = fields(fields(beside, "annotations"), question).get("notes")
+        chosen = ", ".join(answer) if isinstance(answer, list) else answer
+        pairs.append((question, f"{chosen}\n{notes}" if notes else chosen))
+    if not pairs and '"="' not in listed:
         return f"A: {listed}" if listed.strip() else ""
-    pairs: list[str] = []
-    for piece in listed[1:-1].split('", "'):
-        if '"="' in piece:
-            pairs.append(piece)
-        else:
-            pairs[-1] += f'", "{piece}'
-    return "\n".join(f"Q: {question}\nA: {answer}" for question, answer in (pair.split('"="', 1) for pair in pairs))
+    for piece in [] if pairs else listed[1:-1].split('", "'):
+        question, is_pair, answer = piece.partition('"="')
+        pairs.append((question, answer) if is_pair else (pairs[-1][0], f'{pairs.pop()[1]}", "{piece}'))
+    return "\n".join(f"Q: {question}\nA: {answer}" for question, answer in pairs)
 
 
-def is_command_again(entry: Json, text: str, said: list[Said], entries: list[Json]) -> bool:
-    """A command can be written as typed and then in its envelope, under one promptId."""
-    if entry.get("promptId") is None or not str(message(entry).get("content")).startswith("<command-"):
-        return False
-    same = [entries[int(one.entry)] for one in said if one.text.strip() == text]
-    return any(other.get("promptId") == entry["promptId"] for other in same)
-
-
-def is_human(about: Json) -> bool:
-    origin = about.get("origin")
-    return not isinstance(origin, dict) or origin.get("kind") in (None, "human")
-
-
-def message(entry: Json) -> Json:
-    found = entry.get("message")
-    return found if isinstance(found, dict) else {}
-
-
-def blocks(content: Any) -> list[Json]:
-    """Content as a list of blocks, whether it is a string, a list of blocks, or of both."""
-    listed = content if isinstance(content, list) else [content]
-    as_blocks = ({"type": "text", "text": item} if isinstance(item, str) else item for item in listed)
-    return [block for block in as_blocks if isinstance(block, dict)]
-
-
-def text_of(block: Json) -> str:
-    text = block.get("text") if block.get("type") == "text" else ""
-    return text if isinstance(text, str) else ""
-
-
-def time_of(entry: Json) -> int | None:
-    try:
-        moment = datetime.fromisoformat(entry["timestamp"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
-
-
-# --- the queue ---
+# --- the input queue ---
 
 
 def settle_queue(entries: list[Json], said: list[Said]) -> list[Said]:
@@ -346,81 +294,70 @@ def settle_queue(entries: list[Json], said: list[Said]) -> list[Said]:
     waiting: list[int] = []  # places of enqueued texts
     sent: list[tuple[int, int]] = []  # places of an enqueued text and of its delivery
     for place, entry in enumerate(entries):
-        operation = entry.get("operation") if entry["type"] == "queue-operation" else None
-        if operation == "enqueue":
-            waiting.append(place)
-        elif operation == "popAll":  # it went back to the input box
-            waiting = []
-        elif operation in ("dequeue", "remove") and waiting:
-            text = content_text(entry)
-            named = [one for one in waiting if text and operation == "remove" and content_text(entries[one]) == text]
-            sent.append(((named or waiting)[0], place))
-            waiting.remove(sent[-1][0])
-    spoken: dict[int, list[Said]] = {}
-    for one in said:
-        if one.speaker == "user":
-            spoken.setdefault(int(one.entry), []).append(one)
+        match entry.get("type"), entry.get("operation"):
+            case "queue-operation", "enqueue":
+                waiting.append(place)
+            case "queue-operation", "popAll":  # it went back to the input box
+                waiting = []
+            case "queue-operation", "dequeue" | "remove" if waiting:
+                text = joined_text(entry, as_typed=False)
+                named = [one for one in waiting if text and joined_text(entries[one], as_typed=False) == text]
+                sent.append(((named or waiting)[0], place))
+                waiting.remove(sent[-1][0])
+    spoken = {one.place: [other for other in said if other.place == one.place] for one in said if one.speaker == "user"}
     used: set[int] = set()
 
-    def is_shown(ways: list[tuple[int, int]]) -> bool:
-        """Whether a user's entry says these texts, one below the other. Each entry is that of one delivery only.
+    def is_shown(typed: int, delivered: int, text: str, *, is_whole: bool) -> bool:
+        """Whether a user's entry says this text. As a whole it is the entry of one delivery only.
 
         The same word typed again much later is another one: three entries on, or ten minutes; a fork can write older
         entries in between, so within a minute any entry counts. A longer prompt shows a text that is its first or last
         lines, or lines in its middle that are too long to be there by chance.
         """
-        text = "\n".join(typed_text(entries[typed]) for typed, _ in ways)
-        (typed, delivered), at_ms = ways[0], time_of(entries[ways[0][1]])
         for place, group in spoken.items():
             there = "\n\n".join(one.text for one in group if one.text not in ("[image]", "[document]"))
-            between = sum(delivered < other < place for other in spoken)
-            gap = None if group[0].at_ms is None or at_ms is None else abs(group[0].at_ms - at_ms)
-            is_near = between < 3 if gap is None else gap <= 60_000 or (between < 3 and gap <= 600_000)
+            is_next = sum(delivered < other < place for other in spoken) < 3
+            times = group[0].at_ms, time_of(entries[delivered])
+            gap = 0 if None in times else abs(times[0] - times[1])  # type: ignore[operator]
+            is_near = (is_next and gap <= 600_000) or (gap <= 60_000 and None not in times)
             if place > typed and place not in used and there.split() == text.split() and is_near:
                 used.add(place)
                 return True
-            edges = there.startswith(f"{text}\n") or there.endswith(f"\n{text}")
-            is_part = edges or (len(text) >= 20 and f"\n{text}\n" in there)
-            if place > typed and text and len(ways) == 1 and between < 3 and is_part:
+            is_edge = there.startswith(f"{text}\n") or there.endswith(f"\n{text}")
+            is_part = is_edge or (len(text) >= 20 and f"\n{text}\n" in there)
+            if place > typed and not is_whole and text and is_next and is_part:
                 return True
         return False
 
-    ways = sorted(way for way in [*sent, *((typed, typed) for typed in waiting)] if typed_text(entries[way[0]]))
-    joined: set[int] = set()
-    for first in range(len(ways)):
-        for end in range(len(ways), first + 1, -1):
-            if ways[first][0] not in joined and is_shown(ways[first:end]):
-                joined |= {typed for typed, _ in ways[first:end]}
+    ways = sorted([*sent, *((typed, typed) for typed in waiting)])
+    texts = {typed: text for typed, _ in ways if (text := joined_text(entries[typed], as_typed=True))}
+    ways = [way for way in ways if way[0] in texts]
+    shown: set[int] = set()
+    for first, (typed, delivered) in enumerate(ways):  # several can be sent as one prompt, one below the other
+        for last in range(len(ways) - 1, first, -1):
+            run = [one for one, _ in ways[first : last + 1]]
+            below = "\n".join(texts[one] for one in run)
+            if typed not in shown and is_shown(typed, delivered, below, is_whole=True):
+                shown |= set(run)
     added = []
-    for typed, delivered in sent:
-        if typed not in joined and not is_shown([(typed, delivered)]):
-            added += say(entries[typed], "queued", typed, delivered, time_of(entries[delivered]))
-    for typed in waiting:
-        at_ms = time_of(entries[typed])
-        rows = (
-            []
-            if typed in joined or is_shown([(typed, typed)])
-            else say(entries[typed], "pending", typed, len(entries), at_ms)
-        )
-        if rows:
-            added.append(Said("notice", "note", PENDING, at_ms, len(entries), ("queue", -typed)))
-        added += rows
-    return sorted([*said, *added], key=lambda one: one.entry)
+    for typed, delivered in [*sent, *((typed, typed) for typed in waiting)]:
+        kind, place = ("pending", len(entries)) if typed in waiting else ("queued", delivered)
+        heard = [one for one in hear_blocks(blocks(entries[typed].get("content")), kind) if one[2].strip()]
+        if typed not in shown and heard and not is_shown(typed, delivered, texts.get(typed, ""), is_whole=False):
+            if kind == "pending":
+                heard.insert(
+                    0, ("notice", "note", "typed while the model worked, not delivered when this was rendered")
+                )
+            added += [Said(*one, time_of(entries[delivered]), place, ("queue", typed)) for one in heard]
+    return sorted([*said, *added], key=lambda one: one.place)
 
 
-def say(entry: Json, kind: str, typed: int, place: int, at_ms: int | None) -> list[Said]:
-    heard = hear_blocks(blocks(entry.get("content")), kind)
-    return [Said(*one, at_ms, place, ("queue", typed)) for one in heard if one[2].strip()]
-
-
-def typed_text(entry: Json) -> str:
-    """What the user typed into the queue, without what the host put before it."""
-    content = blocks(entry.get("content"))
-    return "\n".join(text for block in content for _, _, text in words(text_of(block), "queued") if text).strip()
-
-
-def content_text(entry: Json) -> str:
-    return "\n".join(text for block in blocks(entry.get("content")) if (text := text_of(block)))
+def joined_text(entry: Json, *, as_typed: bool) -> str:
+    """The text of a queue entry, with what the host put before it or `as_typed`."""
+    texts = [text_of(block) for block in blocks(entry.get("content"))]
+    if as_typed:
+        texts = [heard for text in texts for _, _, heard in words(text, "queued")]
+    return "\n".join(text for text in texts if text).strip()
 
 
 # --- branches ---
@@ -436,26 +373,23 @@ def find_branches(entries: list[Json], said: list[Said]) -> dict[int, int]:
         parent = places.get(entry.get("logicalParentUuid" if is_boundary else "parentUuid"))
         parents[place] = None if parent == place else parent
     # The chain: from the newest entry to its parent and so on; where there is none to go to, the nearest earlier entry.
-    off_chain = [place for place in places.values() if entries[place].get("isSidechain") is not True]
-    chain = []
-    while off_chain:
+    free = [place for place in parents if not is_sidechain(entries[place])]
+    chain: list[int] = []
+    while earlier := [place for place in free if not chain or place < chain[-1] or place == parents[chain[-1]]]:
         parent = parents[chain[-1]] if chain else None
-        earlier = [place for place in off_chain if not chain or place < chain[-1]]
-        if parent not in off_chain and not earlier:
-            break
-        chain.append(parent if parent in off_chain else earlier[-1])
-        off_chain.remove(chain[-1])
-    prompts = {int(one.entry) for one in said if one.kind == "prompt" and one.part[0] == "entry"} & set(parents)
+        chain.append(parent if parent in free else earlier[-1])
+        free.remove(chain[-1])
+    # Only a plain prompt whose sibling is a plain prompt on the chain was rewound, and what hangs below it.
+    prompts = {one.place for one in said if one.kind == "prompt"} & set(parents)
     forks = {parents[prompt] for prompt in prompts & set(chain)} - {None}
-    forks -= {place for place in forks if entries[place].get("isMeta") is True}
+    forks = {fork for fork in forks if entries[fork].get("isMeta") is not True}
     heads = sorted(prompt for prompt in prompts - set(chain) if parents[prompt] in forks)
     branches = {}
-    for place in parents:
-        above = [place]
-        while parents[above[-1]] is not None and parents[above[-1]] not in [*above, *chain]:
-            above.append(parents[above[-1]])
-        rewound = [one for one in above if one in heads and place not in chain]
-        if rewound:
+    for place in set(parents) - set(chain):
+        above: list[int] = [place]
+        while (parent := parents[above[-1]]) is not None and parent not in [*above, *chain]:
+            above.append(parent)
+        if rewound := [one for one in above if one in heads]:
             branches[place] = 1 + heads.index(rewound[-1])
     return branches
 
@@ -464,19 +398,19 @@ def find_branches(entries: list[Json], said: list[Said]) -> dict[int, int]:
 
 
 def join(said: list[Said], branches: dict[int, int]) -> list[Said]:
-    """Blocks that follow one another in one message are one text, with blank lines between; its time is the first known.
+    """Neighbours of one message are one text, with blank lines between; its time is the first that is known.
 
-    What hangs on no entry stands on a rewound branch if what is before and after it does.
+    What hangs on no entry stands on a rewound branch if what is before it and after it does.
     """
     messages: list[Said] = []
     tied = [one for one in said if one.part[0] != "queue"]
     for one in said:
-        before = [other for other in tied if other.entry <= one.entry][-1:]
-        after = [other for other in tied if other.entry >= one.entry][:1]
-        around = {branches.get(int(other.entry), 0) for other in (before or [one]) + (after or [one])}
-        one = replace(one, branch=around.pop() if len(around) == 1 else 0)
-        last = messages[-1] if messages else None
-        if last and (last.part, last.speaker, last.branch) == (one.part, one.speaker, one.branch):
+        around = [other for other in tied if other.place <= one.place][-1:]
+        around += [other for other in tied if other.place >= one.place][:1]
+        numbers = {branches.get(other.place, 0) for other in around} if len(around) == 2 else {0}
+        one = replace(one, branch=numbers.pop() if len(numbers) == 1 else 0)
+        last = messages[-1] if messages else one
+        if messages and (last.part, last.speaker, last.branch) == (one.part, one.speaker, one.branch):
             last.text += f"\n\n{one.text}"
             last.at_ms = one.at_ms if last.at_ms is None else last.at_ms
         else:

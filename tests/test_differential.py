@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from bottle_parser import parse_bottle
 from conftest import ROOT
 from plain_reader import bottle_blocks, publish, read_transcript
-from transcripts import CASES, as_file, read_case, stamp
+from transcripts import CASES, read_case, stamp
 
 import bottlepipe
 
@@ -44,7 +45,7 @@ def difference(path: Path) -> str:
     counts = {name: bottle.left_out.get(name, 0) for name in ("rewound branches", "repeated entries")}
     counts["torn lines"] = sum(bottle.left_out.get(name, 0) for name in ("torn lines", "unfinished last lines"))
     left_out = {
-        "rewound branches": len(reading.rewound),
+        "rewound branches": reading.rewound,
         "repeated entries": reading.repeated,
         "torn lines": reading.torn,
     }
@@ -416,14 +417,14 @@ class Session:
                     self.operation("dequeue")
                 self.prompts.append(self.leaf)
                 joined = "\n".join(texts)
-                self.user([{"type": "text", "text": joined}, *sum(images, [])] if any(images) else joined)
+                self.user([{"type": "text", "text": joined}, *chain.from_iterable(images)] if any(images) else joined)
             case 2:
                 for text in texts:
                     self.operation("remove", *self.random.choice([(), (text,)]))
                 for text in texts:
                     self.attached(text)
             case 3:
-                for text in texts:
+                for _ in texts:
                     self.operation("remove")
             case 4:
                 self.operation("popAll", "\n".join(texts))
