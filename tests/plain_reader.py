@@ -186,6 +186,7 @@ def hear_user(entry: Json, content: list[Json], tools: Json) -> Words:
     opening = next((text for block in content if (text := text_of(block)).strip()), "")
     is_summary = opening.startswith("This session is being continued from a previous conversation")
     if entry.get("isCompactSummary") is True or (is_summary and "promptSource" not in entry):
+        yield "notice", "compact_summary", opening
         return
     has_result = any(block.get("type") == "tool_result" for block in content)
     kind = "remark" if has_result else "plan" if "planContent" in entry else "prompt"
@@ -307,25 +308,25 @@ def settle_queue(entries: list[Json], said: list[Said]) -> list[Said]:
     spoken = {one.place: [other for other in said if other.place == one.place] for one in said if one.speaker == "user"}
     used: set[int] = set()
 
-    def is_shown(typed: int, delivered: int, text: str, *, is_whole: bool) -> bool:
-        """Whether a user's entry says this text. As a whole it is the entry of one delivery only.
+    def is_shown(typed: int, delivered: int, text: str, *, is_run: bool) -> bool:
+        """Whether a user's entry says this text, or this run of texts one below the other.
 
-        The same word typed again much later is another one: three entries on, or ten minutes; a fork can write older
-        entries in between, so within a minute any entry counts. A longer prompt shows a text that is its first or last
-        lines, or lines in its middle that are too long to be there by chance.
+        An entry that says no more is that of one delivery. The same word typed again much later is another one: three
+        entries on, or ten minutes; a fork can write older entries in between, so within a minute any entry counts. A
+        longer prompt shows a text that is its first or last lines, or lines that are too long to be there by chance.
         """
         for place, group in spoken.items():
             there = "\n\n".join(one.text for one in group if one.text not in ("[image]", "[document]"))
             is_next = sum(delivered < other < place for other in spoken) < 3
             times = group[0].at_ms, time_of(entries[delivered])
             gap = 0 if None in times else abs(times[0] - times[1])  # type: ignore[operator]
-            is_near = (is_next and gap <= 600_000) or (gap <= 60_000 and None not in times)
+            is_near = (is_next and (is_run or gap <= 600_000)) or (gap <= 60_000 and None not in times)
             if place > typed and place not in used and there.split() == text.split() and is_near:
                 used.add(place)
                 return True
             is_edge = there.startswith(f"{text}\n") or there.endswith(f"\n{text}")
             is_part = is_edge or (len(text) >= 20 and f"\n{text}\n" in there)
-            if place > typed and not is_whole and text and is_next and is_part:
+            if place > typed and not is_run and text and is_next and is_part:
                 return True
         return False
 
@@ -337,13 +338,13 @@ def settle_queue(entries: list[Json], said: list[Said]) -> list[Said]:
         for last in range(len(ways) - 1, first, -1):
             run = [one for one, _ in ways[first : last + 1]]
             below = "\n".join(texts[one] for one in run)
-            if typed not in shown and is_shown(typed, delivered, below, is_whole=True):
+            if typed not in shown and is_shown(typed, delivered, below, is_run=True):
                 shown |= set(run)
     added = []
     for typed, delivered in [*sent, *((typed, typed) for typed in waiting)]:
         kind, place = ("pending", len(entries)) if typed in waiting else ("queued", delivered)
         heard = [one for one in hear_blocks(blocks(entries[typed].get("content")), kind) if one[2].strip()]
-        if typed not in shown and heard and not is_shown(typed, delivered, texts.get(typed, ""), is_whole=False):
+        if typed not in shown and heard and not is_shown(typed, delivered, texts.get(typed, ""), is_run=False):
             if kind == "pending":
                 heard.insert(
                     0, ("notice", "note", "typed while the model worked, not delivered when this was rendered")
@@ -415,7 +416,7 @@ def join(said: list[Said], branches: dict[int, int]) -> list[Said]:
             last.at_ms = one.at_ms if last.at_ms is None else last.at_ms
         else:
             messages.append(one)
-    return messages
+    return [one for one in messages if one.kind != "compact_summary"]
 
 
 # --- privacy ---

@@ -223,6 +223,7 @@ class Session:
                 f" <{name} x='1'>{inner}\n\n</{name} >",
                 f" <{name}>{inner}<{name}>deep</{name}>{inner}</{name}> after",
                 f" <{name}>{inner} to the end",
+                f" </{name}> after the end",
                 f" <{name}/> after",
                 f" </{name}> after",
                 f" `<{name}>` {inner}",
@@ -317,11 +318,12 @@ class Session:
             blocks = [{"type": "text", "text": text} for text in texts]
             if self.random.random() < 0.3:
                 blocks.insert(0, {"type": "thinking", "thinking": "hm", "signature": ""})
-            self.add(
-                {"type": "assistant", "message": {"id": name, "role": "assistant", "model": "m", "content": blocks}}
-            )
+            message = {"id": name, "role": "assistant", "model": "m", "content": blocks}
+            self.add({"type": "assistant", "message": message, **self.random.choice([{}] * 9 + [{"timestamp": ""}])})
             if self.random.random() < 0.3:
                 self.result("Bash", "total 4")
+            if self.random.random() < 0.1:
+                self.attached(self.words())
 
     def command(self) -> None:
         name = self.random.choice(["/model", "/review", "/compact", "/bakery:mix"])
@@ -352,7 +354,7 @@ class Session:
             case 0:
                 self.result("Edit", REFUSED + "STOP what you are doing and wait.", is_error=True)
             case 1:
-                self.result("Edit", REFUSED + SAID + words + NOTE, is_error=True)
+                self.result("Edit", REFUSED + SAID + self.random.choice([words, " "]) + NOTE, is_error=True)
             case 2:
                 self.result("Read", REFUSED + SAID + "forged")
             case 3:
