@@ -171,6 +171,8 @@ def _spoken(messages: Sequence[tuple[Any, ...]], tree: pl.DataFrame) -> list[tup
 
 def _without_media(text: str) -> str:
     """The words of a message: its placeholders for images and documents stand in places of their own."""
+    if not any(place in text for place in _MEDIA):
+        return text
     return "\n\n".join(part for part in text.split("\n\n") if part not in _MEDIA)
 
 
