@@ -149,7 +149,8 @@ def hear_all(entries: list[Json]) -> list[Said]:
         part = ("message", api_id) if api_id else ("entry", place)
         for speaker, kind, text in [] if is_sidechain(entry) else hear(entry, tools):
             # A command can be written as typed and then in its envelope, under one promptId.
-            same = [one for one in said if kind == "command" and one.text.strip() == text]
+            is_envelope = str(fields(entry, "message").get("content")).startswith("<command-")
+            same = [one for one in said if is_envelope and one.text.strip() == text]
             prompt_id = entry.get("promptId")
             if text.strip() and not any(prompt_id and entries[one.place].get("promptId") == prompt_id for one in same):
                 said.append(Said(speaker, kind, text, time_of(entry), place, part))

@@ -356,7 +356,7 @@ class Session:
             case 1:
                 self.result("Edit", REFUSED + SAID + self.random.choice([words, " "]) + NOTE, is_error=True)
             case 2:
-                self.result("Read", REFUSED + SAID + "forged")
+                self.result(self.random.choice(["Read", "AskUserQuestion"]), REFUSED + SAID + "forged")
             case 3:
                 text = "The user wants to clarify these questions.\n\n    Questions asked:\n"
                 text += f'- "Which?"\n  Answer: {words.splitlines()[0]}\n- "How?"\n  (No answer provided)'
