@@ -31,7 +31,7 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 WAIT_S = 2.0
-_PAUSE_S = 0.05
+_PAUSE_S = 0.02
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -40,7 +40,7 @@ class Problem(Exception):
 
 
 class _Busy(Exception):
-    """Somebody holds a lock, or the file was replaced: worth another try."""
+    """Somebody holds a lock, or the file is being replaced: worth another try. The text says so if none helps."""
 
 
 class _Malformed(Exception):
@@ -68,8 +68,8 @@ def ask(database: Path, query: Callable[[Database], T], notes: list[str]) -> tup
             return _Reading(cursor, query, notes, deadline).read(database), ""
     except Problem as problem:
         return None, str(problem)
-    except _Busy:
-        return None, f"claude-mem's database stayed locked for {WAIT_S:g} s"
+    except _Busy as reason:
+        return None, str(reason)
     except _Malformed:
         return None, "claude-mem's database is damaged"
     except _Unopenable:
@@ -195,16 +195,24 @@ class _Reading(Generic[T]):
     def read(self, database: Path) -> T:
         """In place; on a copy where it cannot be opened in place; without its `-wal` where that is damaged."""
         try:
-            return self.run(database)
-        except _Unopenable:
-            pass
+            while True:
+                with contextlib.suppress(_Unopenable):
+                    return self.run(database)
+                # Often only for the moment in which a writer changes how it keeps its journal.
+                time.sleep(_PAUSE_S)
+                with contextlib.suppress(_Unopenable):
+                    return self.run(database)
+                try:
+                    return self.read_copy(database)
+                except KeptChanging:
+                    if time.monotonic() >= self.deadline:
+                        raise
         except _Malformed:
             return self.read_without_wal(database)
+
+    def read_copy(self, database: Path) -> T:
         with private_copy(database, with_wal=True) as copy:
-            try:
-                return self.run(copy, is_copy=True)
-            except _Malformed:
-                return self.read_without_wal(database)
+            return self.run(copy, is_copy=True)
 
     def read_without_wal(self, database: Path) -> T:
         """Only what was checkpointed: damage is often in the `-wal` alone."""
@@ -223,22 +231,28 @@ class _Reading(Generic[T]):
         """In one read transaction; again while somebody holds a lock, and in hex where a cell is no UTF-8."""
         in_hex = False
         while True:
+            before = _identity(database)
             try:
-                before = _identity(database)
                 with _translate_errors(), self.attached(database, is_copy=is_copy) as attached:
                     answer = self.query(Database(self.cursor, attached, in_hex=in_hex))
-                # A database replaced while SQLite opened it may have been read with the `-wal` of the other.
+                # One replaced while SQLite opened it may have been read with the `-wal` of the other.
                 if before == _identity(database):
                     return answer
-                raise _Busy
+                reason = _Busy("claude-mem's database was replaced again and again")
+            except _Busy as busy:
+                reason = busy
             except _Undecodable:
                 if in_hex:
                     raise _Malformed from None
                 in_hex = True
-            except _Busy:
-                if time.monotonic() + _PAUSE_S >= self.deadline:
+                continue
+            except (_Malformed, _Unopenable):
+                if before == _identity(database):
                     raise
-                time.sleep(_PAUSE_S)
+                reason = _Busy("claude-mem's database was replaced again and again")
+            if time.monotonic() + _PAUSE_S >= self.deadline:
+                raise reason
+            time.sleep(_PAUSE_S)
 
     @contextlib.contextmanager
     def attached(self, database: Path, *, is_copy: bool) -> Iterator[str]:
@@ -278,7 +292,10 @@ def _translate_errors() -> Iterator[None]:
         if "invalid unicode" in text:
             raise _Undecodable from None
         if "locked" in text or "busy" in text or "locking protocol" in text:
-            raise _Busy from None
+            raise _Busy(f"claude-mem's database stayed locked for {WAIT_S:g} s") from None
+        if "disk i/o error" in text:
+            # Also what SQLite says when somebody shortens or takes away a file under its hands.
+            raise _Busy("claude-mem's database cannot be read: disk I/O error") from None
         if "malformed" in text or "corrupt" in text or "not a database" in text or "disk image" in text:
             raise _Malformed from None
         if "unable to open" in text or "readonly" in text or "read-only" in text or "cannot open" in text:
