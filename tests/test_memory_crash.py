@@ -139,9 +139,11 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextlib.contextmanager
-def writing(database: Path, deeds: str, seed: int, journal: str = "WAL") -> Iterator[subprocess.Popen[str]]:
+def writing(
+    database: Path, deeds: str, seed: int, journal: str = "WAL", schema: str = SCHEMA
+) -> Iterator[subprocess.Popen[str]]:
     """A process that writes to `database` until it is killed at the end."""
-    command = [sys.executable, "-c", _WRITER, str(database), SCHEMA, deeds, str(seed), journal]
+    command = [sys.executable, "-c", _WRITER, str(database), schema, deeds, str(seed), journal]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as writer:
         try:
             assert writer.stdout is not None
@@ -199,19 +201,23 @@ def test_each_answer_is_one_committed_state(
     assert seen[0] < seen[-1], "nothing was written meanwhile"
 
 
-def test_a_private_copy_is_one_committed_state(tmp_path: Path, scratch: Path, seed: int) -> None:
+def test_a_private_copy_is_one_committed_state(
+    tmp_path: Path, scratch: Path, seed: int, request: pytest.FixtureRequest
+) -> None:
     """Files that change while they are copied are copied again; a mixture of two states is never read."""
     database = tmp_path / "claude-mem.db"
+    # So large that copying takes longer than the writer needs for its next state.
+    ballast = "CREATE TABLE ballast (x); INSERT INTO ballast VALUES (zeroblob(8000000));"
     seen = []
-    with writing(database, "pause pause pause checkpoint", seed):
-        for _ in range(15):
+    with writing(database, "pause checkpoint checkpoint", seed, schema=SCHEMA + ballast):
+        deadline = time.monotonic() + 2 * float(request.config.getoption("--db-seconds"))
+        while time.monotonic() < deadline or not seen:
             with contextlib.suppress(KeptChanging), private_copy(database, with_wal=True) as copy:
                 memory = read_memory(copy, ["s1"])
                 assert "" == memory.problem
                 seen.append(committed_state(memory))
 
     assert seen == sorted(seen)
-    assert seen, "no copy was made"
     assert [] == list(scratch.iterdir())
 
 
