@@ -517,6 +517,8 @@ def _mutate_bytes(parts: list[tuple[bytes, bool]], rng: random.Random, *, has_pl
     if has_plants:
         clean = data.translate(bytes.maketrans(b"`~", b"'-"))
         data = clean if data.count(b"`") + data.count(b"~") > parts[index][0].count(b"`") + parts[index][0].count(b"~") else data  # fmt: skip
+        # A backslash before the span would take its first escape apart.
+        data = data.rstrip(b"\\") if index + 1 < len(parts) else data
     parts[index] = (data, False)
     return "bytes"
 
