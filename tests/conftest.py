@@ -41,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     """A home folder of the test's own, in UTC; nothing of the user's or of DuckDB's is seen."""
     folder = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
-        if name.startswith(("CLAUDE", "BOTTLEPIPE", "SOURCE_DATE", "COLUMNS")):
+        if name.startswith(("CLAUDE", "BOTTLEPIPE", "SOURCE_DATE", "COLUMNS", "PYTHONUNBUFFERED")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder / ".claude"))

@@ -124,6 +124,12 @@ def _fail(error: BaseException, message: str, hint: str, code: int, *, debug: bo
     say(f"bottlepipe: {message}")
     if hint:
         say(f"hint: {hint}")
+    if sys.__stdout__ is not None:
+        try:
+            sys.__stdout__.flush()
+        except OSError:
+            # What could not be written would be tried again at exit, and change the exit code.
+            stop_writing(sys.__stdout__)
     return code
 
 
