@@ -313,7 +313,7 @@ import sys
 from pathlib import Path
 from bottlepipe.memory import read_memory
 for path in sys.argv[1:]:
-    print(read_memory(Path(path), ["s1"]).problem or "read")
+    print(read_memory(Path(path), ["s1"]).problem or "read", flush=True)
 """
 
 
