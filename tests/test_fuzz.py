@@ -161,6 +161,9 @@ def test_mutated_sources_break_nothing(
                         # A long run tells at once.
                         with capsys.disabled():
                             print(tally.faults[-1], flush=True)
+                    if seconds and tally.cases % 1000 == 0:
+                        with capsys.disabled():
+                            print(f"fuzz: {tally.cases} cases, {len(tally.faults)} faults", flush=True)
         finally:
             worker.stop()
 
