@@ -97,6 +97,8 @@ class Worker:
             self.process = None
         elif answer["findings"]:
             answer["kept"] = self._keep(seed)
+            # What one case leaves behind, memory above all, is not held against the next.
+            self.cases = CASES_PER_WORKER
         return answer
 
     def _line(self) -> dict[str, object] | None:
