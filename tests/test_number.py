@@ -11,6 +11,7 @@ import pytest
 from bottle_parser import parse_bottle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from limits import cpu_limit
 
 from bottlepipe.api import render
 from bottlepipe.frames import MESSAGES, OBSERVATIONS, PROMPTS, TOOL_CALLS, TOOL_USES, empty, frame
@@ -246,6 +247,20 @@ def test_another_prompt_at_the_same_moment_is_not_taken_for_it() -> None:
     assert [None] == turns_of(users((0, "don't continue")), stored((4, "continue")))
 
 
+@pytest.mark.parametrize("opening", ["Something else", "Glaze the pots"])
+def test_thousands_of_stored_prompts_beside_a_huge_one_cost_no_search_each(opening: str) -> None:
+    """The huge prompt holds, or seems to hold, each of them: 50 MB are not searched 3,000 times."""
+    huge = "Glaze the pots\n" + "lorem ipsum dolor " * 2_800_000
+    strangers = [(1 + number / 100_000, f"{opening}\nthen the cups, {number}") for number in range(3_000)]
+    numbered = users((0, "First"), (1, huge), (2, "Last"))
+
+    with cpu_limit(60):
+        found = turns_of(numbered, stored((0, "First"), (1, "Glaze the pots"), *strangers, (2, "Last")))
+
+    assert [1, 2, 3] == [found[0], found[1], found[-1]]
+    assert {None} == set(found[2:-1])
+
+
 def test_a_host_message_is_no_turn() -> None:
     """A stored task-notification matches nothing, not even a private turn with no words left."""
     note = "<task-notification><summary>done</summary></task-notification>"
@@ -390,6 +405,31 @@ def test_of_a_number_given_twice_the_last_before_the_moment_counts() -> None:
     prompts = stored((0, "a"), (10, "b"), (20, "c"), numbers=[1, 2, 2])
 
     assert [2, 3, 2] == placed(observed((2, 15), (2, 25), (2, 5)), numbered, prompts)
+
+
+def test_one_number_for_every_prompt_costs_no_walk_per_observation() -> None:
+    """Each observation stands under the last prompt before it, among 40,000 that all have its number."""
+    count = 40_000
+    numbered = users(*((minute, f"prompt {minute}") for minute in range(count)))
+    prompts = stored(*((minute, f"prompt {minute}") for minute in range(count)), numbers=[1] * count)
+
+    with cpu_limit(60):
+        found = placed(observed(*((1, minute + 0.5) for minute in range(count))), numbered, prompts)
+
+    assert list(range(1, count + 1)) == found
+
+
+def test_one_stored_prompt_before_many_turns_costs_no_walk_per_observation() -> None:
+    """Prompts that claude-mem never saw: their tool calls alone tell where the observations belong."""
+    count = 40_000
+    numbered = users(*((minute, f"prompt {minute}") for minute in range(count)))
+    made = calls(*((10 * (minute + 1) + 1, f"t{minute}", minute + 0.25) for minute in range(count)))
+    rows = observed(*((1, minute + 0.5) for minute in range(count)))
+
+    with cpu_limit(60):
+        found = placed(rows, numbered, stored((0, "prompt 0")), tool_calls=made)
+
+    assert list(range(1, count + 1)) == found
 
 
 def test_a_rewound_prompt_keeps_its_observations() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -246,7 +247,7 @@ def test_a_symlink_planted_as_the_lock_is_not_followed(
 ) -> None:
     """It is removed, its target is not made, and the bottle is written."""
     folder.mkdir(parents=True)
-    (folder / f".{ID}.lock").symlink_to(tmp_path / "target")
+    (folder / f".{ID}~.lock").symlink_to(tmp_path / "target")
 
     assert WRITTEN == write().outcome
     assert not (tmp_path / "target").exists()
@@ -259,7 +260,7 @@ def test_what_a_killed_writer_left_is_cleaned_by_the_next(
 ) -> None:
     """Its temporary files and locks go, whichever session it wrote, also when the next has nothing to write."""
     write()
-    for name in (f".{ID}~0123abcd.tmp", f".{ID}.lock", ".0ther~0123abcd.tmp", ".0ther.lock"):
+    for name in (f".{ID}~0123abcd.tmp", f".{ID}~.lock", ".0ther~0123abcd.tmp", ".0ther~.lock"):
         (folder / name).write_text("half")
 
     assert outcome == write(mode="full" if outcome == WRITTEN else "reconstructed").outcome
@@ -270,16 +271,35 @@ def test_what_a_living_writer_holds_is_left_to_it(folder: Path, write: Callable[
     """The lock and the new text of another session that is being written stay, as do hidden files of the user's."""
     import fcntl
 
-    names = [".0ther.lock", ".0ther~0123abcd.tmp"]
+    names = [".0ther~.lock", ".0ther~0123abcd.tmp"]
     folder.mkdir(parents=True)
-    (folder / ".gitignore").write_text("*")
-    (folder / ".notes~mine.tmp").write_text("mine")
+    others = [".dropbox.cache.lock", ".gitignore", ".notes~mine.tmp", ".sync-client.lock"]
+    for name in others:
+        (folder / name).write_text("mine")
     with (folder / names[0]).open("w") as lock, (folder / names[1]).open("w") as text:
         fcntl.flock(lock, fcntl.LOCK_EX)
         fcntl.flock(text, fcntl.LOCK_EX)
         write()
 
-        assert sorted([*names, ".gitignore", ".notes~mine.tmp", f"{ID}.md"]) == files(folder)
+        assert sorted([*names, *others, f"{ID}.md"]) == files(folder)
+
+
+@pytest.mark.parametrize("refusal", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_files_cannot_be_locked_bottles_are_written_all_the_same(
+    folder: Path, write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    """Some network file systems refuse every lock. Nobody can tell there what is left over, so nothing is removed."""
+    import fcntl
+
+    def flock(*_: object) -> None:
+        raise OSError(refusal, os.strerror(refusal))
+
+    folder.mkdir(parents=True)
+    (folder / ".0ther~0123abcd.tmp").write_text("perhaps being written")
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+    assert [WRITTEN, WRITTEN] == [write().outcome, write().outcome]
+    assert [".0ther~0123abcd.tmp", f"{ID}.md"] == files(folder)
 
 
 def test_two_processes_that_write_one_session_leave_one_whole_bottle(folder: Path) -> None:
@@ -305,7 +325,7 @@ def test_a_writer_waits_for_the_lock(folder: Path) -> None:
     import fcntl
 
     folder.mkdir(parents=True)
-    with (folder / f".{ID}.lock").open("w") as held:
+    with (folder / f".{ID}~.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         writer = threading.Thread(target=write_bottle, args=(folder, ID, ["x"], Standing("full", 1, 1), NOW))
         writer.start()

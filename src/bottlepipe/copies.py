@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -16,6 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = "bottlepipe-db-"
+# What `mkdtemp` makes of it.
+_OURS = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
+_NAME = "copy.db"
+_FILES = frozenset(_NAME + suffix for suffix in ("", "-wal", "-journal", "-shm"))
 LIMIT = 1 << 30
 # Two writes within one tick of the file system's clock leave the same mtime: nothing younger than this is trusted.
 _SETTLED_S = 0.05
@@ -52,7 +57,7 @@ def private_copy(database: Path, *, with_wal: bool) -> Iterator[Path]:
             if sum(state[1] for state in before if state) > LIMIT:
                 raise TooLarge
             for source in sources:
-                copy = folder / source.name
+                copy = folder / source.name.replace(database.name, _NAME, 1)
                 copy.unlink(missing_ok=True)
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copyfile(source, copy)
@@ -61,7 +66,7 @@ def private_copy(database: Path, *, with_wal: bool) -> Iterator[Path]:
             time.sleep(_SETTLED_S)
         else:
             raise KeptChanging
-        yield folder / database.name
+        yield folder / _NAME
 
 
 def _fingerprint(path: Path) -> tuple[int, int, int, bool] | None:
@@ -89,13 +94,18 @@ def _locked_folder() -> Iterator[Path]:
 
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        # Until it is locked, another process may take it for abandoned and remove it: then there is no folder of this
+        # name, or another one.
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue
         # Where folders cannot be locked, nobody can take them for abandoned either.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Between making and locking somebody may have taken it for abandoned.
-        if os.fstat(descriptor).st_nlink:
-            break
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(folder, follow_symlinks=False)):
+                break
         os.close(descriptor)
     try:
         yield folder
@@ -110,7 +120,7 @@ def remove_leftovers() -> None:
         return
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            if entry.name.startswith(PREFIX):
+            if _OURS.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
                     _remove_if_abandoned(entry.path)
 
@@ -124,8 +134,11 @@ def _remove_if_abandoned(folder: str) -> None:
         if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) != 0o700:
             return
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # By the open folder, not by its path, which might name another one by now. A copy holds files only.
-        for name in os.listdir(descriptor):
+        # By the open folder, not by its path, which might name another one by now.
+        names = os.listdir(descriptor)
+        if not _FILES.issuperset(names):
+            return  # a folder of somebody else's that happens to have such a name
+        for name in names:
             os.unlink(name, dir_fd=descriptor)
         os.rmdir(folder)
     finally:

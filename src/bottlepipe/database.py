@@ -1,7 +1,7 @@
 """Asks a SQLite database, read-only, through DuckDB's SQLite scanner. What is asked is the business of `memory`.
 
 Why `sqlite_query` and not a scan: the scanner pushes no filter down, so one session out of a million observations costs
-2,246 ms scanned and 1.8 ms asked for by index. Its columns come as text and are cast without failing.
+seconds scanned and a few milliseconds asked for by index. Its columns come as text and are cast without failing.
 
 Loading the extension costs a quarter of a second, so a process does it once. Between two reads nothing is attached:
 no lock and no open file stays on a user's database.
@@ -59,13 +59,12 @@ def ask(database: Path, query: Callable[[Database], T], notes: list[str]) -> tup
     """Run `query` on the database within the bounded wait; return (its answer, "") or (None, the problem).
 
     `query` may be run more than once; the last answer counts. What a reader of the bottle should know goes into
-    `notes`. Any number of threads may ask at the same time.
+    `notes`. Threads that ask at the same time are answered one after the other.
     """
-    deadline = time.monotonic() + WAIT_S
     try:
         database = _check_file(database)
         with _ENGINE.cursor() as cursor:
-            return _Reading(cursor, query, notes, deadline).read(database), ""
+            return _Reading(cursor, query, notes, time.monotonic() + WAIT_S).read(database), ""
     except Problem as problem:
         return None, str(problem)
     except _Busy as reason:
@@ -117,7 +116,11 @@ def _check_magic(database: Path) -> None:
 
 
 class _Engine:
-    """The process's one DuckDB with the extension loaded, made when it is first needed."""
+    """The process's one DuckDB with the extension loaded, made when it is first needed. One read at a time uses it.
+
+    Two at a time would gain nothing, and a copy must not be made while another thread reads in place: closing any
+    descriptor of a file takes away the locks that SQLite holds on it in this process.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -126,27 +129,33 @@ class _Engine:
     @contextlib.contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._lock:
-            if self._connection is None:
-                self._connection = _connect()
-                # Once per process is enough: nobody else's reader is killed more often than that.
-                remove_leftovers()
-            connection = self._connection
-            cursor = connection.cursor()
-        try:
-            yield cursor
-        except (_Busy, _Malformed, _Undecodable, _Unopenable, OSError):
-            raise
-        except BaseException:
-            # An error that is not the database's may have broken the engine itself: DuckDB refuses to go on after some.
-            self._forget(connection)
-            raise
-        finally:
-            cursor.close()
+            try:
+                if self._connection is None:
+                    self._connection = _connect()
+                    # Once per process is enough: nobody else's reader is killed more often than that.
+                    remove_leftovers()
+                with self._connection.cursor() as cursor:
+                    yield cursor
+            except BaseException as error:
+                self._drop_if_broken()
+                if isinstance(error, RuntimeError) and "interrupted" in str(error):
+                    # What DuckDB makes of a Ctrl-C.
+                    raise KeyboardInterrupt from None
+                raise
 
-    def _forget(self, connection: duckdb.DuckDBPyConnection) -> None:
-        with self._lock:
-            if self._connection is connection:
-                self._connection = None
+    def _drop_if_broken(self) -> None:
+        """Make the next read start a new engine if DuckDB refuses to go on (some errors do that) or holds a file."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            held = "SELECT 1 FROM duckdb_databases() WHERE database_name LIKE 'stored_%'"
+            is_broken = bool(connection.execute(held).fetchall())
+        except (Exception, KeyboardInterrupt):
+            is_broken = True
+        if is_broken:
+            self._connection = None
+            connection.close()
 
 
 _ENGINE = _Engine()
@@ -270,7 +279,9 @@ class _Reading(Generic[T]):
         finally:
             with contextlib.suppress(duckdb.Error):
                 self.cursor.rollback()
-            self.cursor.execute(f"DETACH {name}")
+            # Closed already when a Ctrl-C fell into the moment before this block: then the engine was dropped.
+            with contextlib.suppress(duckdb.ConnectionException):
+                self.cursor.execute(f"DETACH {name}")
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -140,28 +141,45 @@ def _match_similar(stored: Sequence[_Said], said: Sequence[_Said], matched: dict
         by_start.setdefault((prompt.key or "")[:_LONG], []).append(position)
         for line in set(prompt.text.split("\n")):
             by_line.setdefault(line, []).append(position)
+    # Texts of many megabytes cannot be searched for each of thousands of prompts: so often in all, and no more.
+    budget = _MANY * sum(len(prompt.text) for prompt in said)
     for index in left:
         prompt = stored[index]
         if prompt.key is None or prompt.at_ms is None:
             continue
         start = prompt.key[:-1].rstrip("\ufffd ") if prompt.was_cut else ""
         middle = bisect_left(moments, (prompt.at_ms, 0))
+        # What has all of its lines has the first of them.
+        alike = by_line.get(prompt.text.partition("\n")[0], [])
         candidates = [
             *(position for _, position in moments[max(0, middle - 8) : middle + 8]),
-            *by_line.get(prompt.text.partition("\n")[0], ())[:_MANY],
+            *alike[:_MANY],
             *(by_start.get(start[:_LONG], ())[:_MANY] if len(start) >= _LONG else ()),
         ]
         gaps = sorted((abs((said[position].at_ms or 0) - prompt.at_ms), position) for position in set(candidates))
         for gap, position in gaps:
+            if gap > _JOINED_MS:
+                break
             key = said[position].key or ""
-            is_record = f"\n{prompt.text}\n" in f"\n{said[position].text}\n" or (
-                len(start) >= _LONG and key.startswith(start)
-            )
-            is_other_form = position not in taken and _is_akin(prompt.key, key)
-            if (is_record and gap <= _JOINED_MS) or (is_other_form and gap <= _SAME_MOMENT_MS):
+            is_record = len(start) >= _LONG and key.startswith(start)
+            if not is_record and budget > 0 and _is_in(alike, position):
+                budget -= len(said[position].text)
+                is_record = _has_lines(said[position].text, prompt.text)
+            if is_record or (gap <= _SAME_MOMENT_MS and position not in taken and _is_akin(prompt.key, key)):
                 matched[index] = position
                 taken.add(position)
                 break
+
+
+def _is_in(positions: Sequence[int], position: int) -> bool:
+    """True when a rising list has this number."""
+    at = bisect_left(positions, position)
+    return positions[at : at + 1] == [position]
+
+
+def _has_lines(text: str, lines: str) -> bool:
+    """True when whole lines of a text are these. Copies nothing: a text may have many megabytes."""
+    return text == lines or text.startswith(f"{lines}\n") or text.endswith(f"\n{lines}") or f"\n{lines}\n" in text
 
 
 def _is_akin(a: str, b: str) -> bool:
@@ -301,26 +319,36 @@ def place_rows(
     return rows.with_columns(turn=pl.Series(turns, dtype=pl.Int64))
 
 
+def _least_from(numbers: Sequence[int]) -> list[int]:
+    """The least of the numbers from each place to the end. It never falls, so the last small one can be bisected."""
+    return [*accumulate(reversed(numbers), min)][::-1]
+
+
 class _Numbers:
     """Aligned prompts by session row and prompt number."""
 
     def __init__(self, prompts: pl.DataFrame) -> None:
-        self.places: dict[tuple[int | None, int], list[tuple[int | None, int]]] = {}
+        places: dict[tuple[int | None, int], list[tuple[int, int]]] = {}
         for session_row, number, at_ms, turn in prompts.select(
             "session_db_id", "prompt_number", "at_ms", "turn"
         ).iter_rows():
             if number is not None and turn is not None:
-                self.places.setdefault((session_row, number), []).append((at_ms, turn))
-        self.turns = sorted({turn for places in self.places.values() for _, turn in places})
+                places.setdefault((session_row, number), []).append((-1 if at_ms is None else at_ms, turn))
+        # By number: from which moment on a later prompt with it counts, and the turns of its prompts.
+        self.places = {
+            key: (_least_from([at_ms for at_ms, _ in found]), [turn for _, turn in found])
+            for key, found in places.items()
+        }
+        self.turns = sorted({turn for _, turns in self.places.values() for turn in turns})
 
     def span(self, session_row: int | None, number: int | None, at_ms: int | None) -> tuple[int, int | None] | None:
         """The turn of that prompt, and that of the next stored one after it."""
-        places = self.places.get((session_row, number)) if number is not None else None
-        if not places:
+        if number is None or (session_row, number) not in self.places:
             return None
+        earliest, turns = self.places[session_row, number]
         # A number can have been given twice: then the last of its prompts before that moment is meant.
-        before = [turn for prompt_ms, turn in places if prompt_ms is None or at_ms is None or prompt_ms <= at_ms]
-        turn = before[-1] if before else places[0][1]
+        count = len(turns) if at_ms is None else bisect_right(earliest, at_ms)
+        turn = turns[max(count - 1, 0)]
         following = bisect_right(self.turns, turn)
         return turn, self.turns[following] if following < len(self.turns) else None
 
@@ -359,6 +387,7 @@ class _TurnTimes:
             .sort("turn")
         )
         self.calls: list[tuple[int, int]] = list(calls.select("turn", "at_ms").iter_rows())
+        self.earliest = _least_from([at_ms for _, at_ms in self.calls])
         users = numbered.filter(pl.col("speaker") == "user").unique("turn", keep="first", maintain_order=True)
         users = users.drop_nulls("at_ms").with_columns(pl.col("at_ms").cum_max())
         self.turns: list[int] = users.get_column("turn").to_list()
@@ -371,13 +400,12 @@ class _TurnTimes:
         """
         if at_ms is None:
             return turn
-        first = bisect_right(self.calls, (turn, -1))
-        for candidate, called_ms in self.calls[first:]:
-            if end is not None and candidate >= end:
-                break
-            if called_ms <= at_ms:
-                turn = max(turn, candidate)
-        return turn
+        first = bisect_left(self.calls, turn, key=itemgetter(0))
+        stop = len(self.calls) if end is None else bisect_left(self.calls, end, key=itemgetter(0))
+        last = min(bisect_right(self.earliest, at_ms), stop) - 1
+        while last >= first and self.calls[last][1] > at_ms:
+            last -= 1
+        return self.calls[last][0] if last >= first else turn
 
     def at(self, at_ms: int) -> int:
         position = bisect_right(self.starts, at_ms)
