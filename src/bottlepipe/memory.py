@@ -22,6 +22,8 @@ _PLATFORM = "claude"
 _PROVIDERS = ("gemini", "openrouter")
 # Beyond the year 9999 a number is no time.
 _LAST_MS = 253_402_300_799_999
+# Below it a number counts seconds.
+_FIRST_MS = 1_000_000_000_000
 _GUESS_AFTER_MS = 3600 * 1000
 
 _TABLES = ("sdk_sessions", "user_prompts", "observations", "session_summaries", "tool_uses")
@@ -401,17 +403,17 @@ def _guessed(db: _Store, prompts: Sequence[Row], projects: Mapping[str, str]) ->
         [
             *(f"NOT EXISTS ({owner})" for owner in owners),
             *(f"{memory_id} NOT GLOB '{provider}-*'" for provider in (*_PROVIDERS, "manual")),
-            f"{db.column('observations', 'r', 'content_session_id')} IS NULL",
+            f"+{db.column('observations', 'r', 'content_session_id')} IS NULL",
         ]
     )
     window = ", ".join(
         f"json_extract(?1, '$[{index}]') AS {name}" for index, name in enumerate(("project", "low", "high"))
     )
-    # Old rows may count in seconds.
-    epoch = "r.created_at_epoch * CASE WHEN r.created_at_epoch < 1000000000000 THEN 1000 ELSE 1 END"
+    # Old rows may count in seconds. A `+` keeps SQLite from an index that most rows have in common: the time has one.
     rest = (
-        f"FROM (SELECT {window}) w CROSS JOIN observations r WHERE r.project = w.project"
-        f" AND {epoch} BETWEEN w.low AND w.high AND {is_lost}"
+        f"FROM (SELECT {window}) w CROSS JOIN observations r WHERE +r.project = w.project"
+        f" AND (r.created_at_epoch BETWEEN max(w.low, {_FIRST_MS}) AND w.high"
+        f" OR r.created_at_epoch BETWEEN w.low / 1000.0 AND w.high / 1000.0) AND {is_lost}"
     )
     times: dict[str, list[int]] = {}
     for prompt in prompts:
@@ -450,6 +452,6 @@ def _number_order(number: int | None) -> tuple[bool, int]:
 def _time(epoch: str | None, text: str | None) -> int | None:
     """Milliseconds. Epochs are that, in some old rows seconds; the ISO text is the fallback."""
     value = _int(epoch) or 0
-    if 0 < value < 1_000_000_000_000:
+    if 0 < value < _FIRST_MS:
         value *= 1000
     return value if 0 < value <= _LAST_MS else parse_ms(text)
