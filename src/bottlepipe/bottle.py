@@ -11,14 +11,15 @@ from pathlib import Path
 class Bottle:
     """One rendered session.
 
-    `text` is the whole markdown; `mode` is `full` or `reconstructed`; `path` is where it was written, None if it was
+    `data` is the whole markdown in UTF-8, and `text` that as a string, made anew each time that it is asked for: a
+    single emoji makes a string take four bytes for every character. `mode` is `full` or `reconstructed`; `path` is where it was written, None if it was
     not. `left_out` counts everything that is not in it, by what it is; `problem` says why there are no observations.
     `current_task` is one line of at most 300 characters, "" if there is none. Sizes are in bytes.
     """
 
     session_id: str
     mode: str
-    text: str
+    data: bytes
     project: str
     user_turns: int
     assistant_messages: int
@@ -32,3 +33,8 @@ class Bottle:
     path: Path | None = None
     outcome: str = ""
     archived: Path | None = None
+
+    @property
+    def text(self) -> str:
+        """The whole markdown."""
+        return self.data.decode()

@@ -65,7 +65,9 @@ def run(arguments: list[str]) -> int:
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="bottlepipe", standalone_mode=False)
         sys.stdout.flush()
-    except SystemExit:
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
         # How click ends when the reader of its help has gone away.
         if sys.__stdout__ is not None:
             stop_writing(sys.__stdout__)
@@ -387,7 +389,7 @@ def _summary(bottle: Bottle, seconds: float) -> str:
     from bottlepipe.write import REASONS
 
     parts = [
-        f"{size(bottle.source_bytes)} -> {size(len(bottle.text.encode()))} in {seconds:.2f} s",
+        f"{size(bottle.source_bytes)} -> {size(len(bottle.data))} in {seconds:.2f} s",
         bottle.mode,
         count_of(bottle.user_turns, "prompt"),
         count_of(bottle.observations, "observation"),
@@ -418,7 +420,7 @@ def _facts(bottle: Bottle, seconds: float) -> dict[str, Any]:
         "archived": str(bottle.archived) if bottle.archived else None,
         "project": bottle.project,
         "source_bytes": bottle.source_bytes,
-        "bottle_bytes": len(bottle.text.encode()),
+        "bottle_bytes": len(bottle.data),
         "seconds": round(seconds, 4),
         "user_turns": bottle.user_turns,
         "assistant_messages": bottle.assistant_messages,

@@ -179,11 +179,17 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
     messages = redact_messages(numbered.filter(pl.col("kind") != COMPACT_SUMMARY), left_out)
     # A conversation can be large, and from here on nobody needs its raw words.
     numbered = numbered.drop("text")
+    rewound = numbered.filter(pl.col("branch") != 0).get_column("message").unique()
+    requests = find_requests(messages, rewound)
+    request = original_request(messages, requests, REQUEST_LENGTH + 1)
+    task = current_task(messages, requests, public_next_steps(summaries))
     public_observations = redact_observations(observations, left_out)
     # In a full bottle the conversation itself is there; a summary is the observer's words.
     shown = summaries if mode == MODE_RECONSTRUCTED else summaries.clear()
     placed = place_rows(shown, "summary_id", numbered, tool_calls, empty(TOOL_USES), prompts)
     timeline = join_timeline(messages, public_observations, redact_summaries(placed, left_out))
+    # It holds all their words.
+    del messages
 
     counts = timeline.get_column("speaker").value_counts()
     tally = Counter(dict(counts.iter_rows()))
@@ -200,15 +206,11 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
         mode=mode,
         facts=_facts(session, memory, settings, mode, tally, told, problem),
     )
-    rewound = numbered.filter(pl.col("branch") != 0).get_column("message").unique()
-    requests = find_requests(messages, rewound)
-    request = original_request(messages, requests, REQUEST_LENGTH + 1)
-    task = current_task(messages, requests, public_next_steps(summaries))
-    text = "".join(render_bottle(header, timeline, request, settings.zone))
+    data = b"".join(piece.encode() for piece in render_bottle(header, timeline, request, settings.zone))
     return Bottle(
         session_id=session.ref.bottle_id,
         mode=mode,
-        text=text,
+        data=data,
         project=header.project,
         user_turns=tally["user"],
         assistant_messages=tally["assistant"],

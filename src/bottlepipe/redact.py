@@ -51,25 +51,31 @@ def redact_messages(numbered: pl.DataFrame, left_out: Counter[str]) -> pl.DataFr
     removed is added to `left_out`: "private spans" and "injected texts".
     """
     joined = _rejoin_split_spans(join_blocks(numbered))
+    kinds, texts = _strip_messages(joined, left_out)
+    rows = joined.with_columns(
+        public_text=pl.Series(texts, dtype=pl.Binary).cast(pl.String),
+        kind=pl.Series(kinds, dtype=pl.String),
+        ref=pl.lit(None, pl.Int64),
+    )
+    return conform(rows.filter(pl.col("public_text") != ""), PUBLIC)
+
+
+def _strip_messages(joined: pl.DataFrame, left_out: Counter[str]) -> tuple[list[str], list[bytes]]:
+    """Kinds and public texts. The texts in UTF-8: a single emoji makes a string take four bytes for every character."""
     kinds: list[str] = []
-    texts: list[str] = []
+    texts: list[bytes] = []
     for speaker, kind, text in joined.select("speaker", "kind", "text").iter_rows():
         stripped = _strip_message(speaker, kind, text)
         _count(stripped, left_out)
-        text = public(stripped.text)
+        text = stripped.text
         if speaker == "notice":
             text = one_line(text, 300)
         elif not text.strip():
             is_private_prompt = stripped.is_wholly_private and speaker == "user"
             text, kind = (PRIVATE, PRIVATE_KIND) if is_private_prompt else ("", kind)
-        texts.append(text)
+        texts.append(_public_bytes(text))
         kinds.append(kind)
-    rows = joined.with_columns(
-        public_text=pl.Series(texts, dtype=pl.String),
-        kind=pl.Series(kinds, dtype=pl.String),
-        ref=pl.lit(None, pl.Int64),
-    )
-    return conform(rows.filter(pl.col("public_text") != ""), PUBLIC)
+    return kinds, texts
 
 
 def _strip_message(speaker: str, kind: str, text: str) -> Stripped:
@@ -170,13 +176,16 @@ def _redact_value(value: Any) -> Any:
 
 def public(text: str) -> str:
     """Replace what no UTF-8 file should hold: NUL and lone surrogates become U+FFFD."""
-    if not text.isascii():
-        try:
-            # Many times faster than to look at every character.
-            text.encode()
-        except UnicodeEncodeError:
-            text = _SURROGATE.sub("\ufffd", text)
-    return text.replace("\0", "\ufffd")
+    return _public_bytes(text).decode()
+
+
+def _public_bytes(text: str) -> bytes:
+    text = text.replace("\0", "\ufffd")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # To look for them first would take many times longer than what most texts need.
+        return _SURROGATE.sub("\ufffd", text).encode()
 
 
 def public_line(text: str) -> str:

@@ -29,7 +29,13 @@ def find_requests(messages: pl.DataFrame, rewound: pl.Series) -> list[int]:
 
 def original_request(messages: pl.DataFrame, requests: Sequence[int], length: int) -> str:
     """The first `length` characters of the first of `requests`, which are rows of `messages`; "" for none."""
-    return str(messages.get_column("public_text")[requests[0]])[:length] if requests else ""
+    return _start(messages, requests[0], length) if requests else ""
+
+
+def _start(messages: pl.DataFrame, row: int, length: int) -> str:
+    """The first `length` characters of one text. Cut before it becomes a string: that can take four times the bytes."""
+    data: bytes = messages.get_column("public_text").slice(row, 1).cast(pl.Binary).item()
+    return data[: 4 * length].decode(errors="ignore")[:length]
 
 
 def current_task(messages: pl.DataFrame, requests: Sequence[int], next_steps: Iterable[tuple[int | None, str]]) -> str:
@@ -39,7 +45,7 @@ def current_task(messages: pl.DataFrame, requests: Sequence[int], next_steps: It
     """
     task, task_ms = "", None
     if requests:
-        task, task_ms = messages.select("public_text", "at_ms").row(requests[-1])
+        task, task_ms = _start(messages, requests[-1], _ENOUGH), messages.get_column("at_ms")[requests[-1]]
     for at_ms, steps in next_steps:
         if task_ms is None or (at_ms is not None and at_ms >= task_ms):
             task = steps
