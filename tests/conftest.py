@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
-_CORPUS = Path(os.environ.get("BOTTLEPIPE_CORPUS") or ROOT.parent / "shared" / "corpus")
+CORPUS = Path(os.environ.get("BOTTLEPIPE_CORPUS") or ROOT.parent / "shared" / "corpus")
 
 _BUILD = """
 import sqlite3, sys
@@ -31,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-seed", type=int, help="Play this one case of the fuzz tests.")
     parser.addoption("--differential", type=int, default=200, help="How many sessions the plain reader reads too.")
     parser.addoption("--differential-seed", type=int, help="The one invented session that it reads.")
+    parser.addoption("--differential-size", default="5MB", help="Size of the benchmarks' transcript that it reads.")
     parser.addoption("--kill-seed", type=int, help="Seed of those moments; a new one each time without it.")
     parser.addoption("--db-seconds", type=float, default=1.2, help="How long a database is read while it is disturbed.")
     parser.addoption("--db-seed", type=int, help="Seed of the disturbances; a new one each time without it.")
@@ -47,6 +49,16 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder / ".claude"))
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("NO_COLOR", "1")
+    return folder
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary folder of this test and of its processes."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     return folder
 
 
@@ -98,6 +110,6 @@ def _state(path: Path) -> tuple[object, ...]:
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """The folder of real transcripts and databases; skipped where there is none."""
-    if not _CORPUS.is_dir():
+    if not CORPUS.is_dir():
         pytest.skip("no corpus of real sessions here (BOTTLEPIPE_CORPUS names one)")
-    return _CORPUS
+    return CORPUS

@@ -7,6 +7,7 @@ writer, and `dead N` when it is gone. It ends with stdin.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from bottlepipe import folder as folders
 from bottlepipe import write
 from bottlepipe.write import Standing, write_bottle, write_file
 
@@ -25,13 +27,13 @@ _PIECES = {1: 1000, 0: 3}
 
 
 def text_of(session: str, number: int, turns: int = 1) -> tuple[list[str], Standing]:
-    """The bottle that a writer writes as its `number`th: odd ones have 1 MB in pieces of 1 kB, even ones 3 kB."""
+    """The bottle that a writer writes as its `number`th: odd ones have 2 MB in pieces of 2 kB, even ones 3 kB."""
     head = (
         f"# Session bottle — {session}\nproject: {number} · started: unknown · rendered: now\nmode: full\n"
         f"contents: {turns} user turns, 0 assistant messages, 0 observations\nsource: {number} bytes of transcript\n\n"
         "---\n**User** (--:--)\n"
     )
-    line = f"{session} {number} ".ljust(1023, "é"[: number % 2] or "e") + "\n"
+    line = f"{session} {number} ".ljust(1023, "é" if number % 2 else "e") + "\n"
     return [head, *[line] * _PIECES[number % 2], "\n---\n"], Standing("full", turns, number)
 
 
@@ -73,7 +75,7 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
+            self._end()
         self._process.communicate(timeout=60)
 
     def start(self, **job: Any) -> None:
@@ -90,7 +92,7 @@ class Writer:
 
     def kill(self) -> list[str]:
         """Kill -9, and return what the writer said."""
-        os.kill(self._pid, signal.SIGKILL)
+        self._end()
         return self.wait()
 
     def wait(self) -> list[str]:
@@ -103,6 +105,11 @@ class Writer:
             said.append(line)
         raise AssertionError("the writer's parent is gone")
 
+    def _end(self) -> None:
+        # One that failed by itself is gone already, and what it said is worth more.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+
     def _lines(self) -> Iterator[str]:
         assert self._process.stdout is not None
         return (line.rstrip("\n") for line in self._process.stdout)
@@ -113,12 +120,13 @@ def _say(words: str) -> None:
 
 
 def _kill_at_line(at: int) -> Callable[[], int]:
-    """Kill this process before it runs its `at`th line of write.py; the result tells how many were run."""
+    """Kill this process before it runs its `at`th line of what writes; the result tells how many were run."""
     seen = 0
+    files = {write.__file__, folders.__file__}
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal seen
-        if frame.f_code.co_filename != write.__file__:
+        if frame.f_code.co_filename not in files:
             return None
         if event == "line":
             seen += 1

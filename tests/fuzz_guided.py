@@ -18,8 +18,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fuzz_sources import Sources
+from mutated_transcripts import mutate_transcript
+from mutated_values import decode_entry, encode, mutate_json
+
 TESTS = Path(__file__).parent
-sys.path.insert(0, str(TESTS))
 
 
 def _instrumented() -> contextlib.AbstractContextManager[None]:
@@ -60,8 +63,8 @@ def _soup(data: bytes) -> str:
     return "".join(_TOKENS[byte] if byte < len(_TOKENS) else chr(byte) for byte in data)
 
 
-def read(data: bytes) -> None:
-    """Any bytes: entries and counts, nothing raised; no record on a clean line of its own is lost."""
+def read(data: bytes) -> pl.DataFrame:
+    """Any bytes: entries and counts, nothing raised; no record on a clean line of its own is lost. Gives the messages."""
     found = list(_read(data))
     entries = sum(isinstance(entry, Entry) for entry in found)
     classified = classify_entries(_read(data), "s")
@@ -71,6 +74,7 @@ def read(data: bytes) -> None:
     if not opening.startswith((b"[", b"{\n", b"{ ", b"{\t", b"{\r")):
         # Otherwise it may be read as one document.
         assert sum(map(_is_record, data.split(b"\n"))) <= entries
+    return classified.messages
 
 
 def _read(data: bytes) -> Iterator[Entry | Skipped]:
@@ -86,7 +90,7 @@ def _is_record(line: bytes) -> bool:
 
 def tags(data: bytes) -> None:
     """A soup of tags: stable, only removing, linear, and what a slow rewriter gives."""
-    from test_tags import _rewrite
+    from test_tags import rewrite
 
     text = _soup(data)
     for keep_code in (False, True):
@@ -97,7 +101,7 @@ def tags(data: bytes) -> None:
     stored = strip_tags(text, is_stored=True).text
     assert strip_tags(stored, is_stored=True).text == stored
     if len(text) <= 150:
-        assert _rewrite(text) == strip_tags(text).text
+        assert rewrite(text) == strip_tags(text).text
     # What is cut off behind open tags stays as hidden as it was.
     at = len(text) // 2
     hidden = f"{text[:at]}> <private> {text[at:]}"
@@ -128,16 +132,15 @@ def bottle(data: bytes) -> None:
             bottle_parser.parse_bottle(start + text)
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {"read": read, "tags": tags, "bottle": bottle}
+TARGETS: dict[str, Callable[[bytes], object]] = {"read": read, "tags": tags, "bottle": bottle}
 
 
 def seeds(name: str) -> list[bytes]:
     """Where a run begins."""
     if name == "read":
-        import mutations
-
-        sources = mutations.Sources(TESTS / "nowhere")
-        return [case.data for seed in range(1, 40) if len((case := mutations.transcript(seed, sources)).data) < 20_000]
+        sources = Sources(TESTS / "nowhere")
+        cases = [mutate_transcript(seed, sources).data for seed in range(1, 40)]
+        return [data for data in cases if len(data) < 20_000]
     rng = random.Random(name)
     return [bytes(rng.choices(range(len(_TOKENS)), k=length)) for length in (0, 1, 3, 8, 20, 60)]
 
@@ -145,15 +148,14 @@ def seeds(name: str) -> list[bytes]:
 def _mutate_read(data: bytes, max_size: int, seed: int) -> bytes:
     """Half of the time a change of JSON structure, else libFuzzer's own."""
     import atheris
-    import mutations
 
     rng = random.Random(seed)
     lines = data.split(b"\n")
     index = rng.randrange(len(lines))
-    decoded = mutations._decoded(lines[index])
+    decoded = decode_entry(lines[index])
     if decoded is None or rng.random() < 0.5:
         return bytes(atheris.Mutate(data, max_size))
-    changed = mutations.encode(mutations.mutate_json(decoded, rng), ascii_only=rng.random() < 0.5)
+    changed = encode(mutate_json(decoded, rng), ascii_only=rng.random() < 0.5)
     lines[index] = changed.encode("utf-8", "replace")
     return b"\n".join(lines)[:max_size]
 

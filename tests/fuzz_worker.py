@@ -2,6 +2,9 @@
 
 Two kinds, since one process must not open a database file by two SQLite libraries. Both live long, so that imports are
 paid once. A line `seed` in gives a line of JSON out.
+
+What a case costs is mostly the fifty small queries that a render asks Polars, whatever its size. So most seeds stop
+before them: they are read, classified and stripped of private spans, five of sixteen are rendered, one is a database.
 """
 
 from __future__ import annotations
@@ -20,29 +23,39 @@ import stat
 import subprocess
 import sys
 import time
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-import mutations
+import mutated_databases
+import mutated_transcripts
+from fuzz_sources import Sources
 
 CPU_LIMIT_S = 60.0
 ADDRESS_LIMIT = 8 << 30
 RSS_LIMIT = 900 << 20
 # Private text that the corpus brought with it; test_corpus says why some is not in the list.
 CORPUS_CANARIES = [f"PRIVATE-CANARY-{n}" for n in range(6)] + [f"CANARY-{letter}" for letter in "ABCEFGHJKNX"]
-DATABASE_EVERY = 4
+# Of so many seeds that follow one another the first is a database, and as many as are named here are rendered.
+ROUND = 16
+RENDERED = 5
+# Databases are made this much older: a reader that must copy one waits until its last write is some moments ago.
+AGE_NS = 1_000_000_000
+SESSIONS_OF_A_DATABASE = 3
 
 
-def make(scratch: Path, sources: mutations.Sources) -> None:
+def make(scratch: Path, sources: Sources) -> None:
     """Mutate the database of each seed that comes in; `bare` lines ask whether damage destroyed a span's tags."""
     for line in sys.stdin:
         order = json.loads(line)
         if "word" in order:
-            answer: dict[str, Any] = {"bare": mutations.is_bare(Path(order["path"]), order["word"])}
+            answer: dict[str, Any] = {"bare": mutated_databases.is_bare(Path(order["path"]), order["word"])}
         else:
-            made = mutations.database(order["seed"], sources, scratch)
+            made = mutated_databases.mutate_database(order["seed"], sources, scratch)
+            for file in scratch.glob("claude-mem.db*"):
+                about = file.stat()
+                os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns - AGE_NS))
             answer = {**asdict(made), "path": str(made.path)}
         print(json.dumps(answer), flush=True)
 
@@ -69,9 +82,11 @@ class Maker:
         return json.loads(answer)  # type: ignore[no-any-return]
 
 
-def read(scratch: Path, sources: mutations.Sources, arguments: list[str]) -> None:
+def read(scratch: Path, sources: Sources, arguments: list[str]) -> None:
     """Judge each seed that comes in."""
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_LIMIT, ADDRESS_LIMIT))
+    if sys.platform == "linux":
+        # macOS refuses it; there RSS_LIMIT alone judges.
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_LIMIT, ADDRESS_LIMIT))
     # Past the limit of processor time the traceback is shown and the process ends by the signal.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     faulthandler.enable()
@@ -83,10 +98,8 @@ def read(scratch: Path, sources: mutations.Sources, arguments: list[str]) -> Non
         started = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)
         try:
-            answer = judge.database(seed) if seed % DATABASE_EVERY == 0 else judge.transcript(seed)
+            answer = judge.judge(seed)
         except BaseException:
-            import traceback
-
             # The end of it says where.
             answer = {"findings": [traceback.format_exc()[-1500:]], "about": judge.about}
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -94,6 +107,12 @@ def read(scratch: Path, sources: mutations.Sources, arguments: list[str]) -> Non
         if peak > RSS_LIMIT + 12 * judge.largest:
             answer["findings"].append(f"{peak >> 20} MB of memory")
         print(json.dumps({**answer, "cpu": time.process_time() - started, "peak": peak}), flush=True)
+
+
+def kind_of(seed: int) -> str:
+    """What is made of a seed."""
+    place = seed % ROUND
+    return "database" if not place else "rendered transcript" if place <= RENDERED else "read transcript"
 
 
 def peak_memory() -> int:
@@ -107,7 +126,7 @@ def peak_memory() -> int:
 class Judge:
     """Renders mutated sources and says what is wrong with the outcome."""
 
-    def __init__(self, scratch: Path, sources: mutations.Sources, maker: Maker) -> None:
+    def __init__(self, scratch: Path, sources: Sources, maker: Maker) -> None:
         from datetime import UTC, datetime
 
         from bottlepipe.settings import Settings
@@ -124,50 +143,71 @@ class Judge:
         for path in self.scratch.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def transcript(self, seed: int) -> dict[str, Any]:
-        from bottlepipe.locate import ref_of_file
-
+    def judge(self, seed: int) -> dict[str, Any]:
+        """The findings about a seed."""
         self.about = ""
         self.clean()
-        case = mutations.transcript(seed, self.sources)
+        if kind_of(seed) == "database":
+            return self.database(seed)
+        case = mutated_transcripts.mutate_transcript(seed, self.sources)
         self.about = case.about
+        (self.scratch / case.name).write_bytes(case.data)
+        findings = self.render(seed, case) if kind_of(seed) == "rendered transcript" else self.read(case)
+        return {"findings": findings, "about": self.about}
+
+    def read(self, case: mutated_transcripts.Transcript) -> list[str]:
+        import fuzz_guided
+
+        from bottlepipe.tags import strip_tags
+
+        messages = fuzz_guided.read(case.data)
+        shown = [
+            strip_tags(text, keep_code=speaker == "assistant").text
+            for speaker, text in messages.select("speaker", "text").rows()
+        ]
+        return [f"{word} leaks" for word in case.planted for text in shown if word in text]
+
+    def render(self, seed: int, case: mutated_transcripts.Transcript) -> list[str]:
+        from bottlepipe.locate import ref_of_file
+
         path = self.scratch / case.name
-        path.write_bytes(case.data)
+        turn = seed // ROUND
         database = None
-        if seed % 16 == 1:
+        if seed % ROUND == 1 and turn % 2:
             database = self.scratch / "claude-mem.db"
             shutil.copyfile(self.sources.databases[seed % len(self.sources.databases)], database)
         findings = self.renders(
             [ref_of_file(path)], [path], database, case.planted, seed % 3 == 0, all_branches=case.all_branches
         )
-        if seed % 32 == 2:
+        if seed % ROUND == 2 and turn % 4 == 0:
             self.command(["render", str(path), "-o", "-"], case.planted, findings)
-        return {"findings": findings, "about": self.about, "bytes": len(case.data)}
+        return findings
 
     def database(self, seed: int) -> dict[str, Any]:
         from bottlepipe.locate import SessionRef, ref_of_file
         from bottlepipe.memory import read_observation, read_stored_sessions
         from bottlepipe.redact import redact_record
 
-        self.about = ""
-        self.clean()
         case = self.maker.ask(seed=seed)
         self.about = case["about"]
         path = Path(case["path"])
         words = list(case["planted"])
         if case["is_whole"]:
             words += CORPUS_CANARIES
-        # Loading DuckDB's extension is what costs the time here: take turns with what needs it once more.
-        turn = seed // DATABASE_EVERY % 4
+        # A read costs as much as three renders: take turns with what needs another one.
+        number = seed // ROUND
+        turn = number % 4
         files = [
             one for one in (path, *(path.with_name(path.name + end) for end in ("-wal", "-journal"))) if one.exists()
         ]
-        refs = [SessionRef(one, one, None) for one in case["ids"][:6]]
-        if seed % 8 == 0 and self.sources.corpus is not None:
+        ids = case["ids"]
+        first = number % max(len(ids), 1)
+        refs = [SessionRef(one, one, None) for one in (ids[first:] + ids[:first])[:SESSIONS_OF_A_DATABASE]]
+        if number % 2 == 0 and self.sources.corpus is not None:
             story = self.sources.corpus / "claude-mem/transcripts/a3f1c2d4-0001-4a6b-9c11-5d2e7f8a9b01.jsonl"
             if story.exists():
-                refs[0] = ref_of_file(story)
-        findings = self.renders(refs, files, path, words, turn == 1, guess_orphans=seed % 3 == 0)
+                refs[:1] = [ref_of_file(story)]
+        findings = self.renders(refs, files, path, words, turn == 1, guess_orphans=number % 3 == 0)
         seen = self.states(files)
         shown: list[Any] = []
         if turn == 2:
@@ -177,11 +217,11 @@ class Judge:
             shown.append(redact_record(record) if record is not None else {})
         text = repr(shown)
         findings += [f"{word} is shown" for word in words if word in text and self.is_leak(path, word)]
-        if seed % 128 == 0:
+        if number % 32 == 0:
             self.command(["list", "--json", "--db", str(path)], words, findings)
             self.command(["show", str(case["rows"][0] if case["rows"] else 1), "--db", str(path)], words, findings)
         findings += self.changes(files, seen)
-        return {"findings": findings, "about": self.about, "bytes": path.stat().st_size}
+        return {"findings": findings, "about": self.about}
 
     def is_leak(self, path: Path, word: str) -> bool:
         """Not if SQLite's own shell reads the word without its tags."""
@@ -291,7 +331,7 @@ class Judge:
 
 def main() -> None:
     role, scratch, bases, corpus = sys.argv[1:]
-    sources = mutations.Sources(Path(bases), Path(corpus) if corpus else None)
+    sources = Sources(Path(bases), Path(corpus) if corpus else None)
     if role == "make":
         make(Path(scratch), sources)
     else:

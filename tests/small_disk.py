@@ -20,7 +20,7 @@ from crash_writer import NAMED, standing_of, whole_text, write_one
 from bottlepipe.errors import WriteFailed
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# What is short, how many are left, and the number of the text: 3 has 1 MB and never fits, 4 has 3 kB.
+# What is short, how many are left, and the number of the text: 3 has 2 MB and never fits, 4 has 3 kB.
 _CASES = [
     *[("space", free, number) for free in range(4) for number in (3, 4)],
     *[("inodes", free, 4) for free in range(6)],

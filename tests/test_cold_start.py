@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -121,7 +122,7 @@ def test_an_answer_that_cannot_be_written_is_one_clear_error(arguments: str, str
     path = home / ".claude" / "projects" / "-x" / f"{SESSION}.jsonl"
     path.parent.mkdir(parents=True)
     path.write_bytes(transcript([("user", "question 1")]))
-    command = f"{sys.executable} -m bottlepipe {arguments} {stream}"
+    command = f"{shlex.quote(sys.executable)} -m bottlepipe {arguments} {stream}"
 
     done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import shutil
 import stat
 import subprocess
@@ -103,11 +104,14 @@ def test_a_kill_at_any_moment_leaves_whole_bottles(
     stood = dict.fromkeys(sessions, 0)
     kept: set[int] = set()
     folder.mkdir(parents=True)
+    started = time.monotonic()
+    write_one(folder.parent / "timed", "a", 1, archives)
+    window = 1.5 * (time.monotonic() - started)
 
     for _ in range(kills):
         first = max(stood.values()) + 1
         writer.start(folder=folder, sessions=sessions, archives=archives, first=first)
-        time.sleep(moments.uniform(0, 0.025))
+        time.sleep(moments.uniform(0, window))
         said = [words.split() for words in writer.kill()]
         assert all(word == "wrote" for word, *_ in said), said
         names = hidden(folder)
@@ -146,7 +150,7 @@ def test_a_kill_before_any_line_leaves_whole_bottles(memory_folder: Path, writer
             folder.mkdir(parents=True)
         if before:
             write_one(folder, session, before * 2, archives)
-            for name in (".killed~0123abcd.tmp", ".killed.lock", f".{NAMED}.md~0123abcd.tmp"):
+            for name in (".killed~0123abcd.tmp", ".killed~.lock", f".{NAMED}.md~0123abcd.tmp"):
                 (folder / name).write_text("half")
         writer.start(**job, at_line=at_line)
         said = writer.wait()
@@ -159,7 +163,7 @@ def test_a_kill_before_any_line_leaves_whole_bottles(memory_folder: Path, writer
         assert now != 4 or not archives or [2] == archived(folder, session)
         write_one(folder, session, 8, archives)
         assert standing(folder, session, archives) == 8
-        assert [".killed.lock", ".killed~0123abcd.tmp"] * (session == NAMED) == hidden(folder)
+        assert [".killed~.lock", ".killed~0123abcd.tmp"] * (session == NAMED) == hidden(folder)
     else:
         pytest.fail("the write does not end")
     assert now == 4
@@ -199,7 +203,8 @@ def test_a_killed_render_leaves_a_whole_bottle(run_cli: Run, transcript: Path, h
     left: Counter[str] = Counter()
     possible: set[int | None] = {None}
     bottle.parent.mkdir(parents=True)
-    for number in range(4):
+    # Four at least, and on an odd machine until one hit.
+    for number in range(20):
         possible.add(transcript.stat().st_size)
         before = set(hidden(bottle.parent))
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -221,8 +226,10 @@ def test_a_killed_render_leaves_a_whole_bottle(run_cli: Run, transcript: Path, h
             possible = {transcript.stat().st_size}
         with transcript.open("ab") as file:
             file.write(as_line(user(f"later {number}", uuid=f"l{number}", timestamp=stamp(1000 + number))))
+        if number >= 3 and left["text half-way"]:
+            break
     print(f"kills of `render` left {dict(left)}")
-    assert left["text half-way"], "no kill hit a write"
+    assert left["text half-way"], "no kill hit a write: nothing was tested"
 
 
 def test_a_full_or_read_only_disk_is_one_clear_error(tmp_path: Path) -> None:
@@ -253,7 +260,7 @@ def test_a_render_over_the_size_limit_fails_with_one_clear_error(run_cli: Run, t
     bottle = home / ".claude-mem" / "bottles" / f"{SESSION}.md"
     bottle.parent.mkdir(parents=True)
     bottle.write_text("old")
-    command = f"ulimit -f 100; {sys.executable} -m bottlepipe render {transcript} --no-db"
+    command = f"ulimit -f 100; {shlex.join([sys.executable, '-m', 'bottlepipe', 'render', str(transcript), '--no-db'])}"
 
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
 
@@ -527,9 +534,13 @@ COMMANDS = {
 }
 
 
+def words_of(command: str, transcript: Path) -> list[str]:
+    words = [str(transcript) if word == "FILE" else word for word in command.split()]
+    return [sys.executable, "-m", "bottlepipe", *words]
+
+
 def run_shell(command: str, redirect: str, transcript: Path) -> subprocess.CompletedProcess[str]:
-    words = command.replace("FILE", str(transcript))
-    line = f"{sys.executable} -m bottlepipe {words} {redirect}"
+    line = f"{shlex.join(words_of(command, transcript))} {redirect}"
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -562,8 +573,9 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(command: str, transcript
     folder = home / ".claude" / "projects" / "-p"
     folder.mkdir(parents=True)
     shutil.copy(transcript, folder / transcript.name)
-    words = [sys.executable, "-m", "bottlepipe", *command.replace("FILE", str(transcript)).split()]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words_of(command, transcript), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         process.stdout.close()
         _, complaints = process.communicate(timeout=60)

@@ -1,6 +1,6 @@
 """Mutated transcripts and databases: no exception but our own, no private word, no changed source, no torn bottle, no hang.
 
-What a mutation does is in mutations.py, what must hold is in fuzz_worker.py. An ordinary run plays the same seeds every
+What a mutation does is in mutated_*.py, what must hold is in fuzz_worker.py. An ordinary run plays the same seeds every
 time, so that a red run says something about the change. Longer, on seeds of its own:
 
     pytest tests/test_fuzz.py --fuzz-seconds 3600 -s
@@ -29,14 +29,16 @@ from pathlib import Path
 
 import fuzz_guided
 import fuzz_worker
-import mutations
 import pytest
-from conftest import _CORPUS
+from conftest import CORPUS
+from fuzz_sources import Sources
+from mutated_transcripts import Transcript, mutate_transcript
 
 TESTS = Path(__file__).parent
 WORKERS = 2
-CASES = 360
-SECONDS = 30.0
+CASES = 1440
+# For a machine so slow that it plays fewer.
+SECONDS = 60.0
 # Far beyond the limit of processor time that a worker sets itself: this one is for a worker that waits for something.
 SILENCE_S = 300.0
 CASES_PER_WORKER = 2000
@@ -67,7 +69,7 @@ class Worker:
     def start(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.scratch.mkdir(parents=True)
-        corpus = str(_CORPUS) if _CORPUS.is_dir() else ""
+        corpus = str(CORPUS) if CORPUS.is_dir() else ""
         command = [sys.executable, str(TESTS / "fuzz_worker.py"), "read", str(self.scratch), str(self.bases), corpus]
         # More threads would only take turns: every case is small.
         environ = {**os.environ, "POLARS_MAX_THREADS": "1", "HOME": str(self.folder)}
@@ -185,7 +187,7 @@ def test_mutated_sources_break_nothing(
 
 def _add(tally: Tally, seed: int, answer: dict[str, object]) -> None:
     tally.cases += 1
-    tally.kinds["database" if seed % fuzz_worker.DATABASE_EVERY == 0 else "transcript"] += 1
+    tally.kinds[fuzz_worker.kind_of(seed)] += 1
     tally.peak = max(tally.peak, int(str(answer["peak"])))
     slowest = [*tally.slowest, (round(float(str(answer["cpu"])), 2), seed, str(answer["about"])[:80])]
     tally.slowest = sorted(slowest, reverse=True)[:5]
@@ -196,11 +198,14 @@ def _add(tally: Tally, seed: int, answer: dict[str, object]) -> None:
 
 def test_a_seed_is_one_case(bases: Path, tmp_path: Path) -> None:
     """Without that no seed would bring a failure back."""
-    sources = mutations.Sources(bases)
+    sources = Sources(bases)
     for seed in range(1, 40):
-        assert mutations.transcript(seed, sources) == mutations.transcript(seed, sources)
-    assert 1 < len({mutations.transcript(seed, sources).data for seed in range(1, 40)})
-    script = "import sys, mutations; from pathlib import Path; mutations.database(int(sys.argv[1]), mutations.Sources(Path(sys.argv[2])), Path(sys.argv[3]))"
+        assert mutate_transcript(seed, sources) == mutate_transcript(seed, sources)
+    assert 1 < len({mutate_transcript(seed, sources).data for seed in range(1, 40)})
+    script = (
+        "import sys; from pathlib import Path; from fuzz_sources import Sources; import mutated_databases;"
+        "mutated_databases.mutate_database(int(sys.argv[1]), Sources(Path(sys.argv[2])), Path(sys.argv[3]))"
+    )
     written = []
     for turn in range(2):
         folder = tmp_path / str(turn)
@@ -210,10 +215,25 @@ def test_a_seed_is_one_case(bases: Path, tmp_path: Path) -> None:
     assert written[0] == written[1]
 
 
-def test_planted_words_reach_the_files_with_their_tags(bases: Path) -> None:
+def test_the_judge_sees_what_is_wrong(bases: Path, tmp_path: Path) -> None:
+    """A blind one would make every run green: here a word is looked for that was never private, and a source changes."""
+    judge = fuzz_worker.Judge(tmp_path, Sources(bases), fuzz_worker.Maker([]))
+    line = b'{"type":"user","uuid":"u","message":{"role":"user","content":"a plain word"}}\n'
+    case = Transcript(line, "a.jsonl", ["plain word", "other word"])
+    path = tmp_path / case.name
+    path.write_bytes(case.data)
+    before = judge.states([path])
+
+    assert ["plain word leaks"] == judge.read(case)
+    assert ["plain word leaks"] == judge.render(fuzz_worker.ROUND + 3, case)
+    path.write_bytes(line + b"\n")
+    assert {"a.jsonl: bytes changed", "a.jsonl: mtime changed"} == set(judge.changes([path], before))
+
+
+def test_planted_words_reach_the_files(bases: Path) -> None:
     """A canary that never gets in would make every run green."""
-    sources = mutations.Sources(bases)
-    cases = [mutations.transcript(seed, sources) for seed in range(1, 200)]
+    sources = Sources(bases)
+    cases = [mutate_transcript(seed, sources) for seed in range(1, 200)]
     planted = [word for case in cases for word in case.planted]
     found = [word for case in cases for word in case.planted if word.encode() in case.data]
 
@@ -225,9 +245,9 @@ def test_the_command_line_survives_mutated_files(
     bases: Path, tmp_path: Path, run_cli: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     """As a real process: a documented exit code, and words instead of a traceback."""
-    sources = mutations.Sources(bases)
+    sources = Sources(bases)
     for seed in (3, 5, 7):
-        case = mutations.transcript(seed, sources)
+        case = mutate_transcript(seed, sources)
         path = tmp_path / case.name
         path.write_bytes(case.data)
         result = run_cli("render", path, "-o", "-", "--no-db")

@@ -26,13 +26,15 @@ from bottlepipe.memory import Memory, read_memory, read_observation, read_stored
 
 CASES = sorted((Path(__file__).parent / "cases" / "memory").glob("*.sql"))
 NOBODY = 65534
-SCHEMA = """
+TABLES = """
 CREATE TABLE sdk_sessions (id INTEGER PRIMARY KEY, content_session_id TEXT, memory_session_id TEXT, project TEXT,
   started_at TEXT, started_at_epoch INTEGER);
 CREATE TABLE user_prompts (id INTEGER PRIMARY KEY, content_session_id TEXT, prompt_number INTEGER, prompt_text TEXT,
   created_at TEXT, created_at_epoch INTEGER);
 CREATE TABLE observations (id INTEGER PRIMARY KEY, memory_session_id TEXT, project TEXT, type TEXT, title TEXT,
   narrative TEXT, prompt_number INTEGER, created_at TEXT, created_at_epoch INTEGER);
+"""
+SCHEMA = f"""{TABLES}
 CREATE TABLE session_summaries (id INTEGER PRIMARY KEY, memory_session_id TEXT, request TEXT, created_at TEXT,
   created_at_epoch INTEGER);
 INSERT INTO sdk_sessions VALUES (1, 's1', 'm1', 'kiln', '2026-03-02T10:00:00Z', 1772445600000);
@@ -453,7 +455,8 @@ def test_a_lock_is_waited_for_but_not_for_long(
     memory = read_memory(database, ["s1", *(f"other-{number}" for number in range(200))])
 
     assert "claude-mem's database stayed locked for 2 s" == memory.problem
-    assert 1.5 < time.monotonic() - started < 4
+    # Waited for once; 200 times would be 400 s.
+    assert 1.5 < time.monotonic() - started < 60
 
 
 def test_a_lock_that_goes_away_is_no_problem(make_database: MakeDatabase, hold: Callable[..., Holder]) -> None:

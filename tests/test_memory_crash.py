@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from test_memory import TABLES
 from test_pipeline import SESSION, transcript
 
 from bottlepipe.copies import PREFIX, KeptChanging, private_copy
@@ -25,13 +25,7 @@ from bottlepipe.memory import Memory, read_memory
 NOBODY = 65534
 MakeDatabase = Callable[..., Path]
 Watch = Callable[..., None]
-SCHEMA = """
-CREATE TABLE sdk_sessions (id INTEGER PRIMARY KEY, content_session_id TEXT, memory_session_id TEXT, project TEXT,
-  started_at TEXT, started_at_epoch INTEGER);
-CREATE TABLE user_prompts (id INTEGER PRIMARY KEY, content_session_id TEXT, prompt_number INTEGER, prompt_text TEXT,
-  created_at TEXT, created_at_epoch INTEGER);
-CREATE TABLE observations (id INTEGER PRIMARY KEY, memory_session_id TEXT, project TEXT, type TEXT, title TEXT,
-  narrative TEXT, prompt_number INTEGER, created_at TEXT, created_at_epoch INTEGER);
+SCHEMA = f"""{TABLES}
 CREATE INDEX i1 ON observations (memory_session_id);
 CREATE INDEX i2 ON user_prompts (content_session_id);
 INSERT INTO sdk_sessions VALUES (1, 's1', 'm1', '0', '', 1772445600000);
@@ -126,18 +120,6 @@ def seed(request: pytest.FixtureRequest) -> int:
     return value
 
 
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The temporary folder of this test and of its processes."""
-    import tempfile
-
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return folder
-
-
 @contextlib.contextmanager
 def writing(
     database: Path, deeds: str, seed: int, journal: str = "WAL", schema: str = SCHEMA
@@ -154,6 +136,11 @@ def writing(
             writer.kill()
 
 
+def copies(scratch: Path) -> set[Path]:
+    """The private copies in it. SQLite's own temporary files of a writer that was killed may lie there too."""
+    return {path for path in scratch.iterdir() if path.name.startswith(PREFIX)}
+
+
 def committed_state(memory: Memory) -> int:
     """The number of the state that was read; fails unless every row says it."""
     number = int(memory.projects["s1"])
@@ -161,6 +148,12 @@ def committed_state(memory: Memory) -> int:
     assert [str(number)] * rows == memory.prompts.get_column("text").to_list()
     assert [str(number)] * rows == memory.observations.get_column("title").to_list()
     return number
+
+
+GONE = "claude-mem has no database here"
+# Of a reader that was stopped for as long as it may wait: then the next thing that it saw is its last.
+REPLACED = "claude-mem's database was replaced again and again"
+CHANGING = "claude-mem's database kept changing while it was copied"
 
 
 # --- while it is read --------------------------------------------------------------------------------------------
@@ -175,10 +168,10 @@ def committed_state(memory: Memory) -> int:
         ("lock", "DELETE", set()),
         ("vacuum", "DELETE", set()),
         ("vacuum checkpoint", "WAL", set()),
-        ("journal", "WAL", set()),
-        ("replace", "WAL", set()),
-        ("delete", "DELETE", {"claude-mem has no database here"}),
-        ("checkpoint lock vacuum journal replace delete pause", "WAL", {"claude-mem has no database here"}),
+        ("journal", "WAL", {CHANGING}),
+        ("replace", "WAL", {REPLACED, CHANGING}),
+        ("delete", "DELETE", {GONE, REPLACED, CHANGING}),
+        ("checkpoint lock vacuum journal replace delete pause", "WAL", {GONE, REPLACED, CHANGING}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -191,6 +184,7 @@ def test_each_answer_is_one_committed_state(
     with writing(database, deeds, seed, journal):
         deadline = time.monotonic() + float(request.config.getoption("--db-seconds"))
         while time.monotonic() < deadline or len(seen) < 5:
+            assert time.monotonic() < deadline + 120, f"only {len(seen)} answers"
             memory = read_memory(database, ["s1"])
             if memory.problem and (memory.problem in problems or "stayed locked" in memory.problem):
                 continue
@@ -208,17 +202,18 @@ def test_a_private_copy_is_one_committed_state(
     database = tmp_path / "claude-mem.db"
     # So large that copying takes longer than the writer needs for its next state.
     ballast = "CREATE TABLE ballast (x); INSERT INTO ballast VALUES (zeroblob(8000000));"
-    seen = []
+    seen: list[int] = []
     with writing(database, "pause checkpoint checkpoint", seed, schema=SCHEMA + ballast):
         deadline = time.monotonic() + 2 * float(request.config.getoption("--db-seconds"))
         while time.monotonic() < deadline or not seen:
+            assert time.monotonic() < deadline + 120, "no copy of a single state"
             with contextlib.suppress(KeptChanging), private_copy(database, with_wal=True) as copy:
                 memory = read_memory(copy, ["s1"])
                 assert "" == memory.problem
                 seen.append(committed_state(memory))
 
     assert seen == sorted(seen)
-    assert [] == list(scratch.iterdir())
+    assert set() == copies(scratch)
 
 
 # --- what killed writers leave -----------------------------------------------------------------------------------
@@ -243,12 +238,12 @@ def test_what_a_killed_writer_leaves_is_read_and_left_alone(
                 database.with_name("claude-mem.db-shm").unlink(missing_ok=True)
             assert first == committed_state(read_memory(database, ["s1"]))
             assert before == state_of(database)
-    assert [] == list(scratch.iterdir())
+    assert set() == copies(scratch)
 
 
 def state_of(database: Path) -> dict[str, tuple[object, ...]]:
     """Bytes, time, mode and inode of a database and its `-wal` and journal."""
-    found = {}
+    found: dict[str, tuple[object, ...]] = {}
     for end in ("", "-wal", "-journal"):
         path = database.with_name(database.name + end)
         if path.exists():
@@ -291,7 +286,7 @@ def test_a_transaction_that_was_cut_off_is_undone_in_a_copy(interrupted: Path, s
     assert ("", []) == (memory.problem, memory.notes)
     assert ["before"] * 300 == memory.observations.get_column("title").to_list()
     assert ["claude-mem.db", "claude-mem.db-journal"] == sorted(path.name for path in interrupted.parent.iterdir())
-    assert [] == list(scratch.iterdir())
+    assert set() == copies(scratch)
 
 
 # --- what killed readers leave -----------------------------------------------------------------------------------
@@ -337,10 +332,6 @@ def hold_a_copy(interrupted: Path) -> Iterator[Callable[[], subprocess.Popen[str
         reader.communicate()
 
 
-def copies(scratch: Path) -> set[Path]:
-    return {path for path in scratch.iterdir() if path.name.startswith(PREFIX)}
-
-
 def test_a_copy_whose_reader_was_killed_goes_and_one_in_use_stays(
     scratch: Path, hold_a_copy: Callable[[], subprocess.Popen[str]], make_database: MakeDatabase, interrupted: Path
 ) -> None:
@@ -350,7 +341,7 @@ def test_a_copy_whose_reader_was_killed_goes_and_one_in_use_stays(
     living = hold_a_copy()
     (used,) = copies(scratch) - {abandoned}
     assert 0o700 == abandoned.stat().st_mode & 0o777
-    assert (abandoned / "claude-mem.db").exists()
+    assert (abandoned / "copy.db").exists()
     dead.kill()
     dead.wait()
     sound = make_database(SCHEMA)
@@ -358,7 +349,7 @@ def test_a_copy_whose_reader_was_killed_goes_and_one_in_use_stays(
     done = subprocess.run([sys.executable, "-c", _READS, sound], capture_output=True, text=True, check=True)
     assert "read\n" == done.stdout
     assert {used} == copies(scratch)
-    assert (used / "claude-mem.db").exists()
+    assert (used / "copy.db").exists()
 
     living.communicate("\n")
     assert 0 == living.returncode
@@ -411,43 +402,42 @@ def test_readers_killed_at_random_moments_leave_nothing_after_the_next(
 
 def test_nothing_of_anybody_else_is_removed(scratch: Path, make_database: MakeDatabase, tmp_path: Path) -> None:
     """Only this user's own closed folders of that name: no link is followed, no other user's folder is touched."""
-    precious = tmp_path / "precious"
-    precious.mkdir(mode=0o700)
-    (precious / "letter").write_text("dear")
-    (scratch / f"{PREFIX}link").symlink_to(precious)
-    (scratch / f"{PREFIX}file").write_text("a file of that name")
-    (scratch / f"{PREFIX}open").mkdir(mode=0o755)
-    (scratch / f"{PREFIX}open" / "letter").write_text("dear")
-    (scratch / "bottlepipe-other").mkdir(mode=0o700)
-    deep = scratch / f"{PREFIX}deep"
-    deep.mkdir(mode=0o700)
-    (deep / "link").symlink_to(precious)
-    (deep / "link-to-file").symlink_to(precious / "letter")
-    expected = {f"{PREFIX}link", f"{PREFIX}file", f"{PREFIX}open", "bottlepipe-other"}
+
+    def ours(word: str) -> Path:
+        """A path whose name a copy's folder could have."""
+        return scratch / f"{PREFIX}{word:_<8}"
+
+    def letter_in(folder: Path, mode: int = 0o700) -> Path:
+        folder.mkdir(mode=mode)
+        (folder / "copy.db").write_text("dear")
+        return folder / "copy.db"
+
+    letters = [
+        letter_in(tmp_path / "precious"),
+        letter_in(ours("open"), 0o755),
+        letter_in(scratch / "bottlepipe-other"),
+    ]
+    ours("link").symlink_to(tmp_path / "precious")
+    ours("file").write_text("a file of that name")
+    abandoned = ours("left")
+    abandoned.mkdir(mode=0o700)
+    (abandoned / "copy.db").symlink_to(letters[0])
+    (abandoned / "copy.db-wal").symlink_to(tmp_path / "precious")
     if os.getuid() == 0:
-        foreign = scratch / f"{PREFIX}foreign"
-        foreign.mkdir(mode=0o700)
-        (foreign / "letter").write_text("dear")
-        os.chown(foreign, NOBODY, NOBODY)
-        expected.add(foreign.name)
+        letters.append(letter_in(ours("foreign")))
+        os.chown(ours("foreign"), NOBODY, NOBODY)
+    expected = {path.name for path in scratch.iterdir()} - {abandoned.name}
 
     subprocess.run([sys.executable, "-c", _READS, make_database(SCHEMA)], capture_output=True, check=True)
 
     assert expected == {path.name for path in scratch.iterdir()}
-    assert "dear" == (precious / "letter").read_text()
-    assert all((scratch / name / "letter").exists() for name in expected if "open" in name or "foreign" in name)
+    assert ["dear"] * len(letters) == [letter.read_text() for letter in letters]
 
 
 def test_a_full_temporary_folder_is_a_reason_and_leaves_nothing(interrupted: Path, scratch: Path) -> None:
     """A copy that finds no place is no crash: the bottle comes without observations and says why."""
-    script = (
-        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); {_READS.strip()}".replace(
-            "; import sys", "\nimport sys"
-        )
-    )
+    script = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n{_READS}"
     done = subprocess.run([sys.executable, "-c", script, interrupted], capture_output=True, text=True, check=True)
 
     assert "claude-mem's database cannot be read: File too large\n" == done.stdout
     assert set() == copies(scratch)
-    shutil.rmtree(scratch)
-    scratch.mkdir()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -117,7 +121,30 @@ def test_any_nesting_agrees_with_a_simple_matcher(parts: list[tuple[str, bool] |
 @given(_SOUP)
 def test_any_soup_of_tags_agrees_with_rewriting_it_step_by_step(text: str) -> None:
     """The one pass gives what a slow rewriter gives that removes the first thing it can and starts again."""
-    assert _rewrite(text) == strip_tags(text).text
+    assert rewrite(text) == strip_tags(text).text
+
+
+# Two minutes of processor time for what takes some seconds: a scanner that looks back over what it has seen takes hours.
+_SCAN = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+from tags import SHOWN, make_text
+from bottlepipe.tags import strip_tags
+text = make_text(sys.argv[1], 10_000_000)
+print(len(text), strip_tags(text).text == SHOWN)
+"""
+
+
+@pytest.mark.parametrize("kind", ["unclosed tags", "half-open tags", "nested splices"])
+def test_a_hostile_text_is_scanned_in_linear_time(kind: str) -> None:
+    """10 MB of what the benchmarks measure: the scan ends, and exactly the hidden part is gone."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")}
+    done = subprocess.run([sys.executable, "-c", _SCAN, kind], capture_output=True, text=True, env=environ, check=False)
+
+    assert 0 == done.returncode, f"killed by its limit of processor time, or failed: {done.stderr}"
+    size, is_right = done.stdout.split()
+    assert 9_000_000 < int(size)
+    assert "True" == is_right
 
 
 def _match_intervals(tokens: list[str | tuple[str, bool]]) -> str:
@@ -145,7 +172,7 @@ _OPEN = {name: chr(0xE000 + index) for index, name in enumerate(NAMES)}
 _MARK = "[\ue000-\ue005]"
 
 
-def _rewrite(text: str) -> str:
+def rewrite(text: str) -> str:
     """Replace the leftmost tag by a mark, or remove it with what it closes, until there is none; then hide the rest."""
     gap = f"{_MARK}*"
 
