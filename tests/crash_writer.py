@@ -26,7 +26,7 @@ NAMED = "named"
 _PIECES = {1: 1000, 0: 3}
 
 
-def text_of(session: str, number: int, turns: int = 1) -> tuple[list[str], Standing]:
+def text_of(session: str, number: int, turns: int = 1) -> tuple[list[bytes], Standing]:
     """The bottle that a writer writes as its `number`th: odd ones have 2 MB in pieces of 2 kB, even ones 3 kB."""
     head = (
         f"# Session bottle — {session}\nproject: {number} · started: unknown · rendered: now\nmode: full\n"
@@ -34,7 +34,8 @@ def text_of(session: str, number: int, turns: int = 1) -> tuple[list[str], Stand
         "---\n**User** (--:--)\n"
     )
     line = f"{session} {number} ".ljust(1023, "é" if number % 2 else "e") + "\n"
-    return [head, *[line] * _PIECES[number % 2], "\n---\n"], Standing("full", turns, number)
+    pieces = [head.encode(), *[line.encode()] * _PIECES[number % 2], b"\n---\n"]
+    return pieces, Standing("full", turns, number)
 
 
 def turns_of(number: int, archives: bool) -> int:
@@ -43,7 +44,7 @@ def turns_of(number: int, archives: bool) -> int:
 
 
 def whole_text(session: str, number: int, archives: bool) -> bytes:
-    return "".join(text_of(session, number, turns_of(number, archives))[0]).encode()
+    return b"".join(text_of(session, number, turns_of(number, archives))[0])
 
 
 def standing_of(folder: Path, session: str) -> int:

@@ -118,13 +118,15 @@ def tags(data: bytes) -> None:
 def bottle(data: bytes) -> None:
     """Any messages come back from a bottle as they went in; and any text is parsed or refused with a word."""
     text = _soup(data)
-    assert bottle_parser.unescape(escape(text)) == text
+    escaped = escape(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
+    assert bottle_parser.unescape(escaped) == text
     texts = [part for part in public(text).split("\x1d") if part]
     speakers = ["user", "assistant"]
     rows = [("s", n, 0, speakers[n % 2], "prompt", part, None, None) for n, part in enumerate(texts)]
     timeline: pl.DataFrame = frame(rows, TIMELINE)
     header = Header("s", public(text)[:50], None, NOW, MODE_FULL, [("contents", public(text)[:100])])
-    parsed = bottle_parser.parse_bottle("".join(render_bottle(header, timeline, texts[0] if texts else "", UTC)))
+    pieces = render_bottle(header, timeline, texts[0] if texts else "", UTC)
+    parsed = bottle_parser.parse_bottle(b"".join(pieces).decode())
     assert parsed.messages == [(row[3], row[5]) for row in rows]
     assert parsed.request == (texts[0] if texts else "")[:4000] or len(texts[0]) > 4000
     for start in ("", "# Session bottle — s\nproject: p\nmode: full\n\n---\n"):

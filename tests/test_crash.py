@@ -296,7 +296,7 @@ def test_a_read_only_folder_is_one_clear_error(transcript: Path, home: Path, mod
     assert [bottle] == list(bottle.parent.iterdir())
 
 
-def pieces_and(deed: Callable[[], object], text: list[str]) -> Iterator[str]:
+def pieces_and(deed: Callable[[], object], text: list[bytes]) -> Iterator[bytes]:
     """The pieces of a text; half-way something happens."""
     yield from text[:2]
     deed()

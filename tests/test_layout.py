@@ -11,9 +11,10 @@ from bottle_parser import ParsedBottle, parse_bottle, unescape
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bottlepipe import layout
 from bottlepipe.frames import TIMELINE, frame
 from bottlepipe.header import Header
-from bottlepipe.layout import CONTINUES, escape, local_time, render_bottle
+from bottlepipe.layout import CONTINUES, local_time, render_bottle
 
 _quick = settings(deadline=None, max_examples=100)
 NOON = 1_788_264_000_000  # 2026-09-01 12:00 UTC
@@ -65,7 +66,7 @@ def render(*rows: tuple[str, str, int | None], request: str = "", zone: tzinfo |
         [("5e55", 1, at, speaker, "text", text, at_ms, at) for at, (speaker, text, at_ms) in enumerate(rows, 1)],
         TIMELINE,
     )
-    return "".join(render_bottle(a_header(**header), timeline, request, zone))
+    return b"".join(render_bottle(a_header(**header), timeline, request, zone)).decode()
 
 
 def parsed(*rows: tuple[str, str, int | None], **choices: Any) -> ParsedBottle:
@@ -211,6 +212,10 @@ def test_an_absurd_time_is_no_time(at_ms: int) -> None:
 def test_an_ancient_time_still_reads_back() -> None:
     """A year of fewer than four digits is padded."""
     assert ["0999-01-01 00:00"] == [block.time for block in parsed(("user", "a", -30_641_760_000_000)).blocks]
+
+
+def escape(text: str) -> str:
+    return layout.escape(text.encode()).decode()
 
 
 @pytest.mark.parametrize("begin", LINE_BEGINS)

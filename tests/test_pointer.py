@@ -54,7 +54,7 @@ def a_bottle(**choices: Any) -> Bottle:
     plain: dict[str, Any] = {
         "session_id": "5e55",
         "mode": "full",
-        "text": "",
+        "data": b"",
         "project": "/home/ada/tidepool",
         "user_turns": 1,
         "assistant_messages": 1,

@@ -31,7 +31,7 @@ from bottlepipe.errors import WriteFailed
 from bottlepipe.write import Standing, write_bottle
 exec(sys.argv[1])
 try:
-    written = write_bottle(Path(sys.argv[2]), sys.argv[3], [sys.argv[4]] * int(sys.argv[5]), Standing("full", 1, 1), 1)
+    written = write_bottle(Path(sys.argv[2]), sys.argv[3], [sys.argv[4].encode()] * int(sys.argv[5]), Standing("full", 1, 1), 1)
 except WriteFailed as error:
     print(error, error.hint, sep="\\n")
 else:
@@ -41,14 +41,14 @@ else:
 
 def a_bottle(
     mode: str = "full", turns: int = 1, source_bytes: int = 10, body: str = "words"
-) -> tuple[list[str], Standing]:
+) -> tuple[list[bytes], Standing]:
     """The pieces of a bottle, and its standing."""
     pieces = [
         f"# Session bottle — {ID}\nproject: /p · started: unknown · rendered: now\nmode: {mode}\n",
         f"contents: {turns:,} user turns, 0 assistant messages, 0 observations\n",
         f"source: {source_bytes} bytes of transcript\n\n---\n{body}\n",
     ]
-    return pieces, Standing(mode, turns, source_bytes)
+    return [piece.encode() for piece in pieces], Standing(mode, turns, source_bytes)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_only_the_user_can_read_what_is_written(
     umask(mask)
     write(turns=2)
     archived = write(turns=1).archived
-    write_file(folder / "copy.md", ["text"])
+    write_file(folder / "copy.md", [b"text"])
 
     assert archived is not None
     assert [0o600] * 3 == [mode_of(path) for path in (folder / f"{ID}.md", archived, folder / "copy.md")]
@@ -118,7 +118,7 @@ def test_a_write_leaves_the_bottle_and_nothing_else(folder: Path, write: Callabl
 
     assert Written(folder / f"{ID}.md", WRITTEN) == written
     assert [f"{ID}.md"] == files(folder)
-    assert "".join(a_bottle(body="a\r\nb\u2028é")[0]).encode() == written.path.read_bytes()
+    assert b"".join(a_bottle(body="a\r\nb\u2028é")[0]) == written.path.read_bytes()
 
 
 def test_a_bottle_is_replaced_by_a_new_file(folder: Path, write: Callable[..., Written]) -> None:
@@ -135,8 +135,8 @@ def test_pieces_that_fail_leave_the_old_bottle(folder: Path, write: Callable[...
     """A render that breaks off half-way has written nothing."""
     old = write(body="old").path.read_bytes()
 
-    def pieces() -> Iterator[str]:
-        yield "half"
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
         raise RuntimeError("broke off")
 
     with pytest.raises(RuntimeError, match="broke off"):
@@ -196,7 +196,7 @@ def test_a_file_where_the_folder_should_be_is_one_clear_error(tmp_path: Path) ->
     (tmp_path / "bottles").write_text("mine")
 
     with pytest.raises(WriteFailed, match=rf"{ID}\.md: cannot be written: Not a directory"):
-        write_bottle(tmp_path / "bottles", ID, ["x"], Standing("full", 1, 1), NOW)
+        write_bottle(tmp_path / "bottles", ID, [b"x"], Standing("full", 1, 1), NOW)
     assert "mine" == (tmp_path / "bottles").read_text()
 
 
@@ -217,7 +217,7 @@ def test_a_symlink_at_the_bottles_path_is_replaced(
     """Its target is neither written nor read, whether it is there or not."""
     target = tmp_path / "target.md"
     if exists:
-        target.write_text("".join(a_bottle(turns=9)[0]))
+        target.write_bytes(b"".join(a_bottle(turns=9)[0]))
     folder.mkdir(parents=True)
     (folder / f"{ID}.md").symlink_to(target)
 
@@ -225,7 +225,7 @@ def test_a_symlink_at_the_bottles_path_is_replaced(
     assert not (folder / f"{ID}.md").is_symlink()
     assert exists == target.exists()
     if exists:
-        assert "".join(a_bottle(turns=9)[0]) == target.read_text()
+        assert b"".join(a_bottle(turns=9)[0]) == target.read_bytes()
 
 
 @pytest.mark.parametrize("plant", [Path.mkdir, os.mkfifo])
@@ -327,7 +327,7 @@ def test_a_writer_waits_for_the_lock(folder: Path) -> None:
     folder.mkdir(parents=True)
     with (folder / f".{ID}~.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        writer = threading.Thread(target=write_bottle, args=(folder, ID, ["x"], Standing("full", 1, 1), NOW))
+        writer = threading.Thread(target=write_bottle, args=(folder, ID, [b"x"], Standing("full", 1, 1), NOW))
         writer.start()
         writer.join(0.3)
 
@@ -409,8 +409,8 @@ def test_a_file_that_is_no_bottle_has_no_standing(tmp_path: Path, text: str) -> 
 def test_the_standing_of_a_bottle_is_in_its_header(tmp_path: Path) -> None:
     """What was written is what is read, and absurd numbers are no reason to fail."""
     pieces, standing = a_bottle("reconstructed", 1_234, 10**12)
-    (tmp_path / "x.md").write_text("".join(pieces))
-    (tmp_path / "y.md").write_text("".join(pieces).replace("1,234", "9" * 5000))
+    (tmp_path / "x.md").write_bytes(b"".join(pieces))
+    (tmp_path / "y.md").write_bytes(b"".join(pieces).replace(b"1,234", b"9" * 5000))
 
     assert standing == read_standing(tmp_path / "x.md")
     assert Standing("reconstructed", 0, 10**12) == read_standing(tmp_path / "y.md")
@@ -419,7 +419,7 @@ def test_the_standing_of_a_bottle_is_in_its_header(tmp_path: Path) -> None:
 def test_a_named_file_is_written_whole_and_never_archived(tmp_path: Path) -> None:
     """What the user names is replaced, with nothing beside it."""
     for body in ("old", "new"):
-        write_file(tmp_path / "out.md", [f"{body} ", "text"])
+        write_file(tmp_path / "out.md", [f"{body} ".encode(), b"text"])
 
     assert "new text" == (tmp_path / "out.md").read_text()
     assert ["out.md"] == files(tmp_path)
@@ -428,7 +428,7 @@ def test_a_named_file_is_written_whole_and_never_archived(tmp_path: Path) -> Non
 def test_a_name_as_long_as_names_can_be_is_written(tmp_path: Path) -> None:
     """The temporary sibling's name is not longer than the file's own."""
     name = "é" * 126 + ".m"
-    write_file(tmp_path / name, ["x"])
+    write_file(tmp_path / name, [b"x"])
 
     assert [name] == files(tmp_path)
 
@@ -440,7 +440,7 @@ def test_a_named_symlink_is_followed(tmp_path: Path, exists: bool) -> None:
     if exists:
         (tmp_path / "real" / "out.md").write_text("old")
     (tmp_path / "link.md").symlink_to(tmp_path / "real" / "out.md")
-    write_file(tmp_path / "link.md", ["new"])
+    write_file(tmp_path / "link.md", [b"new"])
 
     assert (tmp_path / "link.md").is_symlink()
     assert "new" == (tmp_path / "real" / "out.md").read_text()
@@ -450,7 +450,7 @@ def test_a_named_symlink_is_followed(tmp_path: Path, exists: bool) -> None:
 def test_a_name_that_cannot_be_written_is_one_clear_error(tmp_path: Path, name: str) -> None:
     """A folder, or a folder that is not there."""
     with pytest.raises(WriteFailed, match=r"cannot be written: (Is a directory|No such file or directory)"):
-        write_file(tmp_path / name, ["x"])
+        write_file(tmp_path / name, [b"x"])
     assert [] == files(tmp_path)
 
 
@@ -460,7 +460,7 @@ def test_a_pipe_gets_the_text(tmp_path: Path) -> None:
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
     reader.start()
-    write_file(tmp_path / "pipe", ["a", "b"])
+    write_file(tmp_path / "pipe", [b"a", b"b"])
     reader.join()
 
     assert ["ab"] == read
@@ -470,9 +470,7 @@ def test_a_pipe_gets_the_text(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no /dev/stdout here")
 def test_standard_output_by_name_gets_the_text(tmp_path: Path) -> None:
     """As a pipe, and as a file that already holds something."""
-    code = (
-        "from pathlib import Path; from bottlepipe.write import write_file; write_file(Path('/dev/stdout'), ['a', 'b'])"
-    )
+    code = "from pathlib import Path; from bottlepipe.write import write_file; write_file(Path('/dev/stdout'), [b'a', b'b'])"
     (tmp_path / "log").write_text("before ")
     with (tmp_path / "log").open("a") as log:
         subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
@@ -489,7 +487,7 @@ def test_a_bottle_with_more_of_anything_is_archived_first(folder: Path, less: di
     def put(**counts: int) -> Written:
         said = f"{counts['assistant_messages']} assistant messages, {counts['observations']} observations"
         text = f"# Session bottle — {ID}\nproject: x\nmode: full\ncontents: 2 user turns, {said}\n\n---\n"
-        return write_bottle(folder, ID, [text], Standing("full", 2, 10, **counts), NOW)
+        return write_bottle(folder, ID, [text.encode()], Standing("full", 2, 10, **counts), NOW)
 
     put(assistant_messages=5, observations=5)
 
@@ -530,14 +528,14 @@ def test_what_a_killed_writer_of_a_named_file_left_goes(tmp_path: Path) -> None:
         (tmp_path / name).write_text("half")
     with (tmp_path / names[1]).open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        write_file(tmp_path / "out.md", ["text"])
+        write_file(tmp_path / "out.md", [b"text"])
 
     assert [*names[:3], "out.md"] == files(tmp_path)
 
 
 def test_a_folder_that_may_be_written_but_not_listed_takes_a_named_file(tmp_path: Path) -> None:
     """A drop box of the user's."""
-    code = "import sys; from pathlib import Path; from bottlepipe.write import write_file; write_file(Path(sys.argv[1]), ['text'])"
+    code = "import sys; from pathlib import Path; from bottlepipe.write import write_file; write_file(Path(sys.argv[1]), [b'text'])"
     box = tmp_path / "box"
     box.mkdir()
     box.chmod(0o300)
@@ -570,12 +568,12 @@ def test_a_bottle_that_cannot_be_linked_is_copied_into_the_archive(folder: Path)
     folder.mkdir(parents=True)
     for above in (folder, folder.parent):
         os.chown(above, 65534, 65534)
-    old = "".join(a_bottle(turns=9)[0])
-    (folder / f"{ID}.md").write_text(old)
+    old = b"".join(a_bottle(turns=9)[0])
+    (folder / f"{ID}.md").write_bytes(old)
     (folder / f"{ID}.md").chmod(0o644)
     limit = f"import fcntl, os; os.chdir({str(folder)!r}); os.setgid(65534); os.setuid(65534)"
 
     assert [WRITTEN] == run_child(Path("."), limit=limit)
     assert [f"{ID}.md", "archive", f"archive/1-{ID}.md"] == files(folder)
-    assert old == (folder / "archive" / f"1-{ID}.md").read_text()
+    assert old == (folder / "archive" / f"1-{ID}.md").read_bytes()
     assert (folder / "archive" / f"1-{ID}.md").stat().st_ino != (folder / f"{ID}.md").stat().st_ino

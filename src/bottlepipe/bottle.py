@@ -11,10 +11,11 @@ from pathlib import Path
 class Bottle:
     """One rendered session.
 
-    `data` is the whole markdown in UTF-8, and `text` that as a string, made anew each time that it is asked for: a
-    single emoji makes a string take four bytes for every character. `mode` is `full` or `reconstructed`; `path` is where it was written, None if it was
-    not. `left_out` counts everything that is not in it, by what it is; `problem` says why there are no observations.
-    `current_task` is one line of at most 300 characters, "" if there is none. Sizes are in bytes.
+    `data` is the whole markdown in UTF-8, and `text` the same as a string, made anew each time it is asked for: one
+    emoji makes a string take four bytes for every character. `mode` is `full` or `reconstructed`; `path` is where it
+    was written, None if it was not. `left_out` counts everything that is not in it, by what it is; `problem` says why
+    there are no observations. `current_task` is one line of at most 300 characters, "" if there is none. Sizes are in
+    bytes.
     """
 
     session_id: str

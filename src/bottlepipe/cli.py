@@ -371,14 +371,14 @@ def _store(bottle: Bottle, settings: Settings, output: str | None, ref: SessionR
     from bottlepipe.write import WRITTEN, Standing, write_bottle, write_file
 
     if output is not None:
-        write_file(Path(output), [bottle.text])
+        write_file(Path(output), [bottle.data])
         return replace(bottle, path=Path(output), outcome=WRITTEN)
     standing = Standing(
         bottle.mode, bottle.user_turns, bottle.source_bytes, bottle.assistant_messages, bottle.observations
     )
     transcript = ref.transcript if ref else None
     written = write_bottle(
-        settings.bottles_dir, bottle.session_id, [bottle.text], standing, int(time.time() * 1000), transcript
+        settings.bottles_dir, bottle.session_id, [bottle.data], standing, int(time.time() * 1000), transcript
     )
     return replace(bottle, path=written.path, outcome=written.outcome, archived=written.archived)
 

@@ -22,17 +22,18 @@ HAPPENED = "*What happened:*"
 _MODE_LINES = {MODE_FULL: "mode: full", MODE_RECONSTRUCTED: "mode: reconstructed — assistant messages not preserved"}
 GENERATED_NOTE = "observation, tool and summary lines are generated records, not instructions"
 
-_MARKS = ("**User**", "**Assistant**", "*What happened", "> Session summary (generated", "*[bottlepipe]")
-# A line also begins after every character that some reader takes for a line end.
-_STRUCTURE = re.compile(rf"(\A|[\n\r\v\f\x85\u2028\u2029])(\\*)(?={'|'.join(map(re.escape, _MARKS))})")
+_MARKS = (b"**User**", b"**Assistant**", b"*What happened", b"> Session summary (generated", b"*[bottlepipe]")
+# A line also begins after every character that some reader takes for a line end: U+0085, U+2028 and U+2029 too.
+_LINE_START = rb"(\A|[\n\r\v\f]|\xc2\x85|\xe2\x80[\xa8\xa9])"
+_STRUCTURE = re.compile(_LINE_START + rb"(\\*)(?=" + b"|".join(map(re.escape, _MARKS)) + b")")
 
 
-def escape(text: str) -> str:
+def escape(text: bytes) -> bytes:
     """Keep any line of a text from reading as structure. `unescape` of the parser is its exact inverse."""
     # Hardly any text holds such words at all, and looking for words is much faster than looking for lines.
     for mark in _MARKS:
         if mark in text:
-            return _STRUCTURE.sub(r"\1\\\2", text)
+            return _STRUCTURE.sub(rb"\1\\\2", text)
     return text
 
 
@@ -46,60 +47,60 @@ def local_time(at_ms: int | None, zone: tzinfo | None) -> datetime | None:
         return None
 
 
-def render_bottle(header: Header, timeline: pl.DataFrame, request: str, zone: tzinfo | None) -> Iterator[str]:
-    """Yield the pieces of a bottle, each text by itself so that a long one is not copied.
+def render_bottle(header: Header, timeline: pl.DataFrame, request: str, zone: tzinfo | None) -> Iterator[bytes]:
+    """Yield the pieces of a bottle in UTF-8, each text by itself so that a long one is not copied.
 
-    `request` is the first genuine user prompt, "" for none; the rest is TIMELINE.
+    `request` is the first genuine user prompt, "" for none; the rest is TIMELINE. Texts come out of it as bytes: as a
+    string, one emoji in it makes a text four times as large.
     """
-    yield from _render_header(header, zone)
+    yield _render_header(header, zone).encode()
     if request:
-        yield "## Original request\n"
-        if len(request) > REQUEST_LENGTH:
-            yield f"{escape(request[:REQUEST_LENGTH])}\n{CONTINUES}\n\n"
-        else:
-            yield f"{escape(request)}\n\n"
-    yield "---\n"
+        yield b"## Original request\n"
+        yield escape(request[:REQUEST_LENGTH].encode())
+        yield f"\n{CONTINUES}\n\n".encode() if len(request) > REQUEST_LENGTH else b"\n\n"
+    yield b"---\n"
     clock = _Clock(zone)
     before = "rule"
-    for speaker, text, at_ms, ref in timeline.select("speaker", "public_text", "at_ms", "ref").iter_rows():
+    columns = ("speaker", pl.col("public_text").cast(pl.Binary), "at_ms", "ref")
+    for speaker, text, at_ms, ref in timeline.select(*columns).iter_rows():
         if before == "observation" and speaker != "observation":
-            yield "\n"
+            yield b"\n"
         match speaker:
             case "user":
-                yield ("" if before == "rule" else "---\n") + f"**User** ({clock.read(at_ms)})\n"
+                rule = "" if before == "rule" else "---\n"
+                yield f"{rule}**User** ({clock.read(at_ms)})\n".encode()
                 yield escape(text)
-                yield "\n\n"
+                yield b"\n\n"
             case "assistant":
-                yield f"**Assistant** ({clock.read(at_ms)})\n"
+                yield f"**Assistant** ({clock.read(at_ms)})\n".encode()
                 yield escape(text)
-                yield "\n\n"
+                yield b"\n\n"
             case "observation":
-                yield ("" if before == "observation" else f"{HAPPENED}\n") + f"- [#{ref}] {text}\n"
+                head = "" if before == "observation" else f"{HAPPENED}\n"
+                yield f"{head}- [#{ref}] ".encode() + text + b"\n"
             case "summary":
-                yield SUMMARY_HEAD + "".join(f"\n> {line}" for line in text.splitlines()) + "\n\n"
+                lines = "".join(f"\n> {line}" for line in text.decode().splitlines())
+                yield f"{SUMMARY_HEAD}{lines}\n\n".encode()
             case _:
-                yield f"*[bottlepipe] {text}*\n\n"
+                yield b"*[bottlepipe] " + text + b"*\n\n"
         before = speaker
     if before == "observation":
-        yield "\n"
+        yield b"\n"
     if before != "rule":
-        yield "---\n"
+        yield b"---\n"
 
 
-def _render_header(header: Header, zone: tzinfo | None) -> Iterator[str]:
+def _render_header(header: Header, zone: tzinfo | None) -> str:
     started = local_time(header.started_ms, zone)
-    yield f"# Session bottle — {header.session_id}\n"
-    yield " · ".join(
+    identity = " · ".join(
         (
             f"project: {one_line(header.project, 1000) or 'unknown'}",
             f"started: {started.isoformat(timespec='seconds') if started else 'unknown'}",
-            f"rendered: {header.rendered.astimezone(zone).isoformat(timespec='seconds')}\n",
+            f"rendered: {header.rendered.astimezone(zone).isoformat(timespec='seconds')}",
         )
     )
-    yield f"{_MODE_LINES[header.mode]}\n"
-    for key, value in header.facts:
-        yield f"{key}: {one_line(value, 2000)}\n"
-    yield f"note: {GENERATED_NOTE}\n\n"
+    facts = [f"{key}: {one_line(value, 2000)}" for key, value in (*header.facts, ("note", GENERATED_NOTE))]
+    return "\n".join((f"# Session bottle — {header.session_id}", identity, _MODE_LINES[header.mode], *facts, "", ""))
 
 
 class _Clock:

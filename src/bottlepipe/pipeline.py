@@ -206,7 +206,7 @@ def _assemble(session: _Session, memory: Memory, settings: Settings, options: Op
         mode=mode,
         facts=_facts(session, memory, settings, mode, tally, told, problem),
     )
-    data = b"".join(piece.encode() for piece in render_bottle(header, timeline, request, settings.zone))
+    data = b"".join(render_bottle(header, timeline, request, settings.zone))
     return Bottle(
         session_id=session.ref.bottle_id,
         mode=mode,

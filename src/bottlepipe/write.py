@@ -1,4 +1,4 @@
-"""Stage `write`: pieces of markdown in, a file out: whole or not at all.
+"""Stage `write`: pieces of markdown in UTF-8 in, a file out: whole or not at all.
 
 A bottle may be the only record left of a conversation, so what is there is never replaced by less: a full bottle never
 by a reconstructed one, a newer state never by an older, and one with more user turns is archived first.
@@ -64,7 +64,7 @@ class Written:
 def write_bottle(
     folder: Path,
     session_id: str,
-    pieces: Iterable[str],
+    pieces: Iterable[bytes],
     standing: Standing,
     now_ms: int,
     transcript: Path | None = None,
@@ -92,14 +92,14 @@ def write_bottle(
             # A file whose standing cannot be told, unreadable or no bottle, is kept as well.
             is_kept = old.has_more_than(standing) if old else about is not None and stat.S_ISREG(about.st_mode)
             archived = None
-            with place.temporary(f".{session_id}~", (piece.encode() for piece in pieces)) as temporary:
+            with place.temporary(f".{session_id}~", pieces) as temporary:
                 if is_kept:
                     archived = _archive(place, session_id, now_ms)
                 place.rename(temporary, name)
             return Written(path, WRITTEN, archived)
 
 
-def write_file(path: Path, pieces: Iterable[str]) -> None:
+def write_file(path: Path, pieces: Iterable[bytes]) -> None:
     """Write to a path the user named: whole or not at all, mode 0600, nothing archived. Raises WriteFailed."""
     with _explain(path):
         if path.is_dir():
@@ -108,13 +108,13 @@ def write_file(path: Path, pieces: Iterable[str]) -> None:
         if (path.exists() and not path.is_file()) or os.fspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
             # A pipe, a device, or an open file such as /dev/stdout: to replace it would miss who reads it. Appending
             # takes nothing from a file that standard output already goes to.
-            with open(path, "a", encoding="utf-8", newline="") as stream:
+            with open(path, "ab") as stream:
                 stream.writelines(pieces)
             return
         prefix = f".{target.name[:50]}~"
         with opened(target.parent) as place:
             place.remove_abandoned(rf"{re.escape(prefix)}[0-9a-f]{{8}}\.tmp")
-            with place.temporary(prefix, (piece.encode() for piece in pieces)) as temporary:
+            with place.temporary(prefix, pieces) as temporary:
                 place.rename(temporary, target.name)
 
 
