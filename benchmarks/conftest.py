@@ -30,5 +30,5 @@ def session(files: Files, pytestconfig: pytest.Config) -> tuple[Path, dict[str, 
 def database(
     files: Files, session: tuple[Path, dict[str, int]], pytestconfig: pytest.Config
 ) -> tuple[Path, dict[str, dict[str, Any]]]:
-    """A database in which the transcript's session is stored too, and what to ask for."""
+    """A database in which the transcript's session is stored too, and the truth about its sessions."""
     return files.database(pytestconfig.getoption("--observations"), session[0])

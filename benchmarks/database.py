@@ -4,7 +4,7 @@ Python's sqlite3 and DuckDB's scanner are two SQLite libraries, and must never m
 
     python benchmarks/database.py 1000000 claude-mem.db --transcript session.jsonl
 
-makes the observations of many sessions, and prints what can be asked for, with the number of observations it must give:
+makes the observations of many sessions, and prints the truth about three of them, id and number of observations:
 `plain` is a session like any other, `orphans` one whose observations are reached by every recovery step, a few by each;
 `transcript` is the session of the file named, its prompts stored as claude-mem stores them.
 """
@@ -210,7 +210,7 @@ def _read_transcript(path: Path) -> tuple[list[tuple[str, int]], list[tuple[str,
 
 
 def make_database(path: Path, observations: int, transcript: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Write a database of about so many observations; return the sessions to ask for and what they must give."""
+    """Write a database of about so many observations; return the truth about the sessions that can be read from it."""
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -200000;")
     tables = re.findall(r"^CREATE TABLE .*?^\);", _SCHEMA.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -227,18 +227,18 @@ def make_database(path: Path, observations: int, transcript: Path | None = None)
         else:
             content_id = PLAIN if number == sessions // 2 - 1 else f"{number:08x}-0000-4000-8000-00000000feed"
             filler.ordinary(content_id, PER_SESSION, started_ms)
-    found = {
+    truths: dict[str, dict[str, Any]] = {
         "plain": {"id": PLAIN, "observations": PER_SESSION},
         "orphans": {"id": ORPHANS, "observations": sum(_STEPS.values())},
     }
     if transcript is not None:
         content_id, count = filler.of_transcript(transcript)
-        found["transcript"] = {"id": content_id, "observations": count}
+        truths["transcript"] = {"id": content_id, "observations": count}
     connection.executescript(_INDEXES)
     connection.commit()
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
-    return found
+    return truths
 
 
 def main() -> None:

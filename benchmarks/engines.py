@@ -1,10 +1,11 @@
 """What is measured: bottlepipe's render, and the floors it stands beside. Run as a worker, in a process of its own.
 
-    python benchmarks/engines.py transcript.jsonl decode render --rounds 5
+    python benchmarks/engines.py transcript.jsonl render orjson --floor --rounds 5
 
 runs the engines in turns and prints one line of JSON: per engine its answer and the CPU and wall seconds of every round,
-imports aside; and the peak memory of the process in bytes. Every engine returns what it found in the file, so that who
-measures can check that it did the work.
+imports aside; and the peak memory of the process in bytes. With `--floor`, decode-only runs directly before each of them,
+and its CPU seconds stand there too. Every engine returns what it found in the file, so that who measures can check that it
+did the work.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,13 @@ def lines_of(path: Path) -> Iterator[memoryview]:
                 start = scanned = end + 1
 
 
+def _each_line(path: Path, load: Callable[[bytes], Any]) -> Iterator[Any]:
+    """What `load` makes of each line: the plain way to go through a file."""
+    with open(path, "rb") as file:
+        for line in file:
+            yield load(line)
+
+
 def decode(path: Path) -> Answer:
     """Decode-only: every line into the structs that `read` uses, and no more. The floor of everything."""
     import msgspec
@@ -68,13 +77,7 @@ def decode_iterated(path: Path) -> Answer:
 
     from bottlepipe.read import Entry
 
-    decode_line = msgspec.json.Decoder(Entry).decode
-    lines = 0
-    with open(path, "rb") as file:
-        for line in file:
-            decode_line(line)
-            lines += 1
-    return {"lines": lines}
+    return {"lines": sum(1 for _ in _each_line(path, msgspec.json.Decoder(Entry).decode))}
 
 
 def render(path: Path) -> Answer:
@@ -95,64 +98,43 @@ def render(path: Path) -> Answer:
         "assistant_messages": bottle.assistant_messages,
         "rewound_messages": bottle.left_out.get("messages on rewound branches", 0),
         "private_spans": bottle.left_out.get("private spans", 0),
-        "bottle_bytes": _utf8_length(bottle.text),
+        "bottle_bytes": len(bottle.data),
     }
 
 
-def _utf8_length(text: str) -> int:
-    """Without a copy of the text, which would count as memory of the render."""
-    return sum(len(text[at : at + _CHUNK].encode()) for at in range(0, len(text), _CHUNK))
-
-
-class _Texts:
-    """Counts string contents and text blocks of user and assistant messages, as plain readers find them."""
-
-    def __init__(self) -> None:
-        self.lines = self.texts = self.text_bytes = 0
-
-    def add(self, entry: Any) -> None:
-        self.lines += 1
+def _count_texts(entries: Iterator[Any]) -> Answer:
+    """Count string contents and text blocks of user and assistant messages, as plain readers find them."""
+    lines = texts = text_bytes = 0
+    for entry in entries:
+        lines += 1
         if entry.get("type") not in ("user", "assistant"):
-            return
+            continue
         content = entry["message"]["content"]
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             if block.get("type") == "text":
-                self.texts += 1
-                self.text_bytes += len(block["text"].encode())
-
-    def answer(self) -> Answer:
-        return {"lines": self.lines, "texts": self.texts, "text_bytes": self.text_bytes}
+                texts += 1
+                text_bytes += len(block["text"].encode())
+    return {"lines": lines, "texts": texts, "text_bytes": text_bytes}
 
 
 def with_json(path: Path) -> Answer:
     """Python's own json, line by line."""
-    found = _Texts()
-    with open(path, "rb") as file:
-        for line in file:
-            found.add(json.loads(line))
-    return found.answer()
+    return _count_texts(_each_line(path, json.loads))
 
 
 def with_orjson(path: Path) -> Answer:
     """orjson, line by line."""
     import orjson
 
-    found = _Texts()
-    with open(path, "rb") as file:
-        for line in file:
-            found.add(orjson.loads(line))
-    return found.answer()
+    return _count_texts(_each_line(path, orjson.loads))
 
 
 def with_ijson(path: Path) -> Answer:
     """ijson over the whole file as a row of values."""
     import ijson
 
-    found = _Texts()
     with open(path, "rb") as file:
-        for entry in ijson.items(file, "", multiple_values=True, use_float=True, buf_size=_CHUNK):
-            found.add(entry)
-    return found.answer()
+        return _count_texts(ijson.items(file, "", multiple_values=True, use_float=True, buf_size=_CHUNK))
 
 
 def with_polars(path: Path) -> Answer:
@@ -161,7 +143,7 @@ def with_polars(path: Path) -> Answer:
 
     rows = pl.read_ndjson(path, schema={"type": pl.String, "message": pl.Struct({"role": pl.String, "id": pl.String})})
     messages = rows.filter(pl.col("type").is_in(["user", "assistant"]))
-    return {"lines": rows.height, "messages": messages.get_column("message").struct.field("role").is_not_null().sum()}
+    return {"lines": rows.height, "messages": messages.get_column("message").struct.field("role").count()}
 
 
 def with_duckdb(path: Path) -> Answer:
@@ -207,12 +189,39 @@ _MODULES = {
 }
 
 
+# What is measured, and how its result becomes an answer that can be checked.
+Work = tuple[Callable[[], Any], Callable[[Any], Answer]]
+
+
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
     """What the work returns, and the CPU and wall seconds it took, in all threads of this process."""
     gc.collect()
     wall, cpu = time.perf_counter(), time.process_time()
     answer = work()
     return answer, time.process_time() - cpu, time.perf_counter() - wall
+
+
+def measure_in_turns(
+    works: Mapping[str, Work], rounds: int, floor: Callable[[], Any] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Per work its answer, and the CPU and wall seconds of every round.
+
+    The floor runs directly before each work, and its CPU seconds are kept with that work: seconds apart, a busy machine
+    is another machine, and a ratio of two of its moments says nothing.
+    """
+    found: dict[str, dict[str, Any]] = {name: {"cpu": [], "wall": [], "floor": []} for name in works}
+    for _ in range(rounds):
+        for name, (work, answer) in works.items():
+            about = found[name]
+            if floor is not None:
+                about["floor"].append(timed(floor)[1])
+            result, cpu, wall = timed(work)
+            about["answer"] = answer(result)
+            about["cpu"].append(cpu)
+            about["wall"].append(wall)
+            # The next work must not pay for what this one left.
+            del result
+    return found
 
 
 def peak_bytes() -> int:
@@ -233,19 +242,15 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("engines", nargs="+", choices=sorted(ENGINES), metavar="engine", help=", ".join(ENGINES))
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--floor", action="store_true", help="decode-only directly before each engine")
     choices = parser.parse_args()
-    for name in choices.engines:
+    for name in [*choices.engines, *(["decode"] if choices.floor else [])]:
         for module in _MODULES.get(name, (name,)):
             __import__(module)
-    imported = peak_bytes()
-    found: dict[str, dict[str, Any]] = {name: {"cpu": [], "wall": []} for name in choices.engines}
-    for _ in range(choices.rounds):
-        for name, about in found.items():
-            engine = ENGINES[name]
-            about["answer"], cpu, wall = timed(lambda engine=engine: engine(choices.path))
-            about["cpu"].append(cpu)
-            about["wall"].append(wall)
-    print(json.dumps({"engines": found, "imported": imported, "peak": peak_bytes()}))
+    path: Path = choices.path
+    works: dict[str, Work] = {name: (partial(ENGINES[name], path), dict) for name in choices.engines}
+    found = measure_in_turns(works, choices.rounds, partial(decode, path) if choices.floor else None)
+    print(json.dumps({"works": found, "peak": peak_bytes()}))
 
 
 if __name__ == "__main__":

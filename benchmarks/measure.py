@@ -6,12 +6,13 @@ This process imports nothing heavy. On Linux a child's peak memory counts what i
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,16 @@ class Missing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The least CPU and wall seconds of several rounds, and what was found."""
+    """The least CPU and wall seconds of several rounds, and what was found; the least CPU of the floor before it."""
 
     cpu: float
     wall: float
     answer: dict[str, int]
+    floor: float = math.nan
+
+    @property
+    def ratio(self) -> float:
+        return self.cpu / self.floor
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +71,15 @@ class Files:
     def long_prompt(self, size: int, emoji: bool) -> tuple[Path, dict[str, int]]:
         """A transcript of one prompt on one line."""
         path = self.folder / f"line-{size}{'-emoji' if emoji else ''}" / f"{SESSION}.jsonl"
-        choices = ["--long-prompt", *(["--emoji"] if emoji else [])]
-        return path, self._made(path, "transcript.py", str(size), str(path), *choices)
+        options = ["--long-prompt", *(["--emoji"] if emoji else [])]
+        return path, self._made(path, "transcript.py", str(size), str(path), *options)
 
     def database(self, observations: int, transcript: Path | None = None) -> tuple[Path, dict[str, dict[str, Any]]]:
-        """A database of so many observations, with the session of a transcript if one is given, and what to ask for."""
+        """A database of so many observations, and the truth about its sessions; with that of a transcript if one is given."""
         of = f"-{transcript.parent.name}" if transcript else ""
         path = self.folder / f"observations-{observations}{of}" / "claude-mem.db"
-        choices = ["--transcript", str(transcript)] if transcript else []
-        return path, self._made(path, "database.py", str(observations), str(path), *choices)
+        options = ["--transcript", str(transcript)] if transcript else []
+        return path, self._made(path, "database.py", str(observations), str(path), *options)
 
     def _made(self, path: Path, script: str, *arguments: str) -> Any:
         truth = path.with_name("truth.json")
@@ -106,16 +112,19 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = N
         return Process(usage.ru_utime + usage.ru_stime, wall, peak, child.returncode, texts[0], texts[1])
 
 
-def work(script: str, *arguments: str | Path) -> tuple[dict[str, Timing], int]:
+def work(
+    script: str, *arguments: str | Path, environment: Mapping[str, str] | None = None
+) -> tuple[dict[str, Timing], int]:
     """Run a worker; return the timing of each thing it measured, and its peak memory in bytes."""
-    done = run([sys.executable, HERE / script, *arguments])
+    done = run([sys.executable, HERE / script, *arguments], environment)
     if "ModuleNotFoundError" in done.err:
         raise Missing(done.err.rstrip().rpartition("\n")[2])
     if done.code:
         raise RuntimeError(f"{script} {' '.join(map(str, arguments))}: exit code {done.code}\n{done.err}")
     found = json.loads(done.out)
     timings = {
-        name: Timing(min(about["cpu"]), min(about["wall"]), about["answer"]) for name, about in found["engines"].items()
+        name: Timing(min(about["cpu"]), min(about["wall"]), about["answer"], min(about["floor"], default=math.nan))
+        for name, about in found["works"].items()
     }
     return timings, found["peak"]
 
@@ -126,9 +135,3 @@ def check(name: str, answer: Mapping[str, int], truth: Mapping[str, int]) -> Non
     wrong = {key: (answer[key], truth[key]) for key in shared if answer[key] != truth[key]}
     if wrong or not shared:
         raise WrongAnswer(f"{name}: found {dict(answer)}, which should be {dict(truth)}")
-
-
-def least(timings: Iterable[Timing]) -> Timing:
-    """The least of several runs, of CPU and wall each."""
-    several = list(timings)
-    return Timing(min(one.cpu for one in several), min(one.wall for one in several), several[0].answer)

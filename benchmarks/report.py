@@ -3,8 +3,9 @@
     python benchmarks/report.py                                        everything: up to 1 GB and a million observations
     python benchmarks/report.py --part whole --part memory --size 10MB
 
-All times are CPU seconds, user and system, in all threads; the least of several rounds taken in turns. `render` goes from
-the transcript to the text of the bottle, imports aside. Everything that is measured checks its own answer.
+All times are CPU seconds, user and system, in all threads; the least of several rounds taken in turns, the floor of a ratio
+directly before what stands over it. `render` goes from the transcript to the text of the bottle, imports aside. Everything
+that is measured checks its own answer.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
-from compare import measure_stages
+from compare import TAG_SIZES, measure_lookup, measure_stages, rounds_for
 from measure import HERE, MB, Files, Missing, Process, Timing, check, run, work
-from transcript import PERCENTILES, SHARES, parse_size, weigh
+from startup import FLOOR, Home
+from transcript import LONGEST, PERCENTILES, SHARES, parse_size, weigh
 
-BUNDLED = HERE.parent / "src" / "bottlepipe" / "demo"
 LIBRARIES = ("polars", "duckdb", "rich", "typer", "msgspec", "ijson")
 _LINE_MB = 50
 
@@ -65,8 +69,6 @@ def machine() -> None:
     except (OSError, StopIteration):
         pass
     node = run(["node", "--version"]).out.strip() if shutil.which("node") else "none"
-    from importlib.metadata import version
-
     versions = ", ".join(f"{name} {version(name)}" for name in ("msgspec", "polars", "duckdb"))
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(
@@ -85,89 +87,149 @@ def weight(files: Files, choices: argparse.Namespace) -> None:
     rows = [
         [f"p{at}", f"{size:,}", *(f"{one.percentiles[at]:,}" for one in weights)] for at, size in PERCENTILES.items()
     ]
-    rows.append(["longest", "1,603,574", *(f"{one.longest:,}" for one in weights)])
+    rows.append(["longest", f"{LONGEST:,}", *(f"{one.longest:,}" for one in weights)])
     table(["bytes of a line", "real", *map(of_size, sizes)], rows)
 
 
 # The whole, and the floors
 
+_ENGINES = ("decode, iterated", "json", "orjson", "ijson", "polars", "duckdb")
+_PLAIN_NODE = ("node", str(HERE / "plain.js"))
 
-def node_process(path: Path, truth: dict[str, int], rounds: int) -> Process | str:
-    """The plain Node script as a whole process, the least of several; or why it gave nothing."""
-    if not shutil.which("node"):
-        return "no node here"
-    runs = [run(["node", HERE / "plain.js", path]) for _ in range(rounds)]
-    failed = next((one for one in runs if one.code), None)
-    if failed:
-        word = next((word for word in failed.err.replace("'", " ").split() if word.startswith("ERR_")), "")
-        return f"fails: {word or f'exit code {failed.code}'}"
-    check("node", json.loads(runs[0].out), truth)
-    return min(runs, key=lambda one: one.cpu)
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What something else takes for the same file, CPU and wall, and over decode-only directly before it; or why not."""
+
+    name: str
+    cpu: float = 0
+    wall: float = 0
+    ratio: float = 0
+    problem: str = ""
+
+
+@cache
+def measure_render(files: Files, size: int, rounds: int) -> dict[str, Timing]:
+    """Decode-only and the render, decode-only before each."""
+    path, truth = files.transcript(size)
+    timings, _ = work("engines.py", path, "decode", "render", "--floor", "--rounds", str(rounds_for(size, rounds)))
+    check("decode", timings["decode"].answer, truth)
+    _check_render(timings["render"], truth)
+    return timings
+
+
+def _check_render(found: Timing, truth: dict[str, int]) -> None:
+    check("render", {key: number for key, number in found.answer.items() if key != "bottle_bytes"}, truth)
+
+
+@cache
+def measure_floors(files: Files, size: int, rounds: int) -> list[Floor]:
+    """Everything that the render and its stages stand beside, once per run of the report."""
+    path, truth = files.transcript(size)
+    floors = []
+    for name in _ENGINES:
+        try:
+            timings, _ = work("engines.py", path, name, "--floor", "--rounds", str(rounds_for(size, rounds)))
+        except Missing as missing:
+            floors.append(Floor(name, problem=f"{missing}"))
+            continue
+        found = timings[name]
+        check(name, found.answer, truth)
+        floors.append(Floor(name, found.cpu, found.wall, found.ratio))
+    floors.append(_process_floor("wc -l", ("wc", "-l"), path, truth, rounds))
+    floors.append(_process_floor("node", _PLAIN_NODE, path, truth, rounds))
+    return floors
+
+
+def _process_floor(name: str, command: Sequence[str], path: Path, truth: dict[str, int], rounds: int) -> Floor:
+    """A whole process, in turns with processes that decode."""
+    runs, decoded = [], []
+    for _ in range(rounds):
+        timings, _ = work("engines.py", path, "decode", "--rounds", "2")
+        decoded.append(timings["decode"].cpu)
+        done = run_plain(command, path, truth)
+        if isinstance(done, str):
+            return Floor(name, problem=done)
+        runs.append(done)
+    cpu = min(one.cpu for one in runs)
+    return Floor(name, cpu, min(one.wall for one in runs), cpu / min(decoded))
+
+
+def run_plain(command: Sequence[str], path: Path, truth: dict[str, int]) -> Process | str:
+    """A program that is not Python's on a transcript, its answer checked; or why it gave nothing."""
+    if not shutil.which(command[0]):
+        return f"no {command[0]} here"
+    done = run([*command, path])
+    if done.code:
+        word = next((word for word in done.err.replace("'", " ").split() if word.startswith("ERR_")), "")
+        return f"fails: {word or f'exit code {done.code}'}"
+    check(command[0], json.loads(done.out) if command[0] == "node" else {"lines": int(done.out.split()[0])}, truth)
+    return done
 
 
 def whole(files: Files, choices: argparse.Namespace) -> None:
     print("### Transcript to bottle, and its floors\n")
-    ratios, per_byte, node_cpu, render_cpu = {}, {}, {}, {}
     for size in choices.size:
-        path, truth = files.transcript(size)
-        rounds = choices.rounds if size < 500 * MB else max(choices.rounds // 2, 2)
-        rows = []
-        for name in ("render", "decode, iterated", "json", "orjson", "ijson", "polars", "duckdb"):
-            # Each in turns with decode-only, so that each ratio is of one moment.
-            slow = name in ("json", "ijson", "polars", "duckdb")
-            try:
-                times = 2 if slow and size >= 500 * MB else rounds
-                timings, _ = work("engines.py", path, "decode", name, "--rounds", str(times))
-            except Missing as missing:
-                rows.append([name, f"{missing}", "", "", ""])
-                continue
-            known = truth if name != "render" else {**truth, "bottle_bytes": timings[name].answer["bottle_bytes"]}
-            check(name, timings[name].answer, known)
-            check("decode", timings["decode"].answer, truth)
-            if name == "render":
-                rows.append(_row("decode-only", timings["decode"], timings["decode"], size))
-                ratios[size] = timings[name].cpu / timings["decode"].cpu
-                per_byte[size], render_cpu[size] = timings[name].cpu / truth["bytes"], timings[name].cpu
-            rows.append(_row(name, timings[name], timings["decode"], size))
-            floor = timings["decode"]
-        counted = min((run(["wc", "-l", path]) for _ in range(rounds)), key=lambda one: one.cpu)
-        check("wc", {"lines": int(counted.out.split()[0])}, truth)
-        rows.append(_row("wc -l, whole process", counted, floor, size))
-        plain = node_process(path, truth, 2 if size >= 500 * MB else rounds)
-        if isinstance(plain, Process):
-            node_cpu[size] = plain.cpu
-            rows.append(_row("node, whole process", plain, floor, size))
-        else:
-            rows.append(["node, whole process", plain, "", "", ""])
+        _, truth = files.transcript(size)
+        rows = [
+            _row(name, found.cpu, found.wall, found.ratio, size)
+            for name, found in measure_render(files, size, choices.rounds).items()
+        ]
+        for floor in measure_floors(files, size, choices.rounds):
+            row = _row(floor.name, floor.cpu, floor.wall, floor.ratio, size) if not floor.problem else None
+            rows.append(row or [floor.name, floor.problem, "", "", ""])
         print(f"**{of_size(size)}**, {truth['lines']:,} lines, {truth['text_bytes'] / truth['bytes']:.1%} words\n")
         table(["", "CPU ms", "wall ms", "MB/s", "CPU over decode-only"], rows)
-    if 100 * MB in ratios:
-        aim("100 MB, render over decode-only", ratios[100 * MB], 2.5)
-        if 100 * MB in node_cpu:
-            aim("100 MB, Node's whole process over render", node_cpu[100 * MB] / render_cpu[100 * MB], 2, at_least=True)
-        if 1000 * MB in per_byte:
-            aim("1 GB, render's CPU per byte over that of 100 MB", per_byte[1000 * MB] / per_byte[100 * MB], 1.1)
+    print("`wc -l` and node are whole processes. Decode-only over itself shows what is noise.\n")
+    if 100 * MB in choices.size:
+        render = measure_render(files, 100 * MB, choices.rounds)["render"]
+        aim("100 MB, render over decode-only", render.ratio, 2.5)
+        node = next(one for one in measure_floors(files, 100 * MB, choices.rounds) if one.name == "node")
+        if not node.problem:
+            aim("100 MB, Node's whole process over render", node.ratio / render.ratio, 2, at_least=True)
+        if 1000 * MB in choices.size:
+            aim("1 GB, render's CPU per byte over that of 100 MB, in turns", growth(files, choices.rounds), 1.1)
     print()
 
 
-def _row(name: str, found: Timing | Process, floor: Timing, size: int) -> list[str]:
-    return [name, ms(found.cpu), ms(found.wall), f"{size / MB / found.cpu:,.0f}", f"{found.cpu / floor.cpu:.2f}"]
+def growth(files: Files, rounds: int) -> float:
+    """CPU per byte of a render of 1 GB over that of 100 MB. In turns: minutes apart, the machine is another one."""
+    per_byte: dict[int, list[float]] = {100 * MB: [], 1000 * MB: []}
+    for _ in range(rounds):
+        for size, found in per_byte.items():
+            path, truth = files.transcript(size)
+            # The first render of a process also pays for what only the first one does, which weighs more in a short one.
+            timings, _ = work("engines.py", path, "render", "--rounds", "2")
+            _check_render(timings["render"], truth)
+            found.append(timings["render"].cpu / truth["bytes"])
+    return min(per_byte[1000 * MB]) / min(per_byte[100 * MB])
+
+
+def _shown(name: str) -> str:
+    return "decode-only" if name == "decode" else name
+
+
+def _row(name: str, cpu: float, wall: float, ratio: float, size: int) -> list[str]:
+    return [_shown(name), ms(cpu), ms(wall), f"{size / MB / cpu:,.0f}", f"{ratio:.2f}"]
 
 
 def stages(files: Files, choices: argparse.Namespace) -> None:
-    print("### Stages\n")
-    sizes = [size for size in choices.size if size < 500 * MB]
-    found = {size: measure_stages(files, size, choices.rounds) for size in sizes}
-    names = list(found[sizes[0]]) if sizes else []
-    rows = []
-    for name in names:
-        row = [name]
-        for size in sizes:
-            timing, floor = found[size][name], found[size]["decode"]
-            row += [ms(timing.cpu), ms(timing.wall), f"{timing.cpu / floor.cpu:.2f}"]
-        rows.append(row)
-    heads = [head for size in sizes for head in (f"{of_size(size)}: CPU ms", "wall ms", "over decode")]
-    table(["", *heads], rows)
+    print("### Stages, over every floor\n")
+    for size in (size for size in choices.size if size < 500 * MB):
+        floors = [one for one in measure_floors(files, size, choices.rounds) if not one.problem]
+        rows = [
+            [
+                _shown(name),
+                ms(found.cpu),
+                ms(found.wall),
+                f"{found.ratio:.2f}",
+                *(f"{found.ratio / one.ratio:.2f}" for one in floors),
+            ]
+            for name, found in measure_stages(files, size, choices.rounds).items()
+        ]
+        print(f"**{of_size(size)}**\n")
+        table(["", "CPU ms", "wall ms", "over decode-only", *(one.name for one in floors)], rows)
+    print("Over the other floors: what a stage takes over decode-only, by what that floor takes over decode-only.")
     print("DuckDB's extension is loaded once per process, and not counted here: the start-up table has it.\n")
 
 
@@ -176,33 +238,32 @@ def stages(files: Files, choices: argparse.Namespace) -> None:
 
 def memory(files: Files, choices: argparse.Namespace) -> None:
     print("### Peak memory, each in a process of its own\n")
+    files_of: dict[str, tuple[Path, dict[str, int]]] = {of_size(size): files.transcript(size) for size in choices.size}
+    prompts = {f"one prompt of {_LINE_MB} MB{', an emoji in it' * emoji}": emoji for emoji in (False, True)}
+    files_of |= {name: files.long_prompt(_LINE_MB * MB, emoji) for name, emoji in prompts.items()}
+    home, written = Home(files.folder / "home"), files.folder / "bottle.md"
     rows, peaks, bottles = [], {}, {}
-    for size in choices.size:
-        path, truth = files.transcript(size)
-        timings, peak = work("engines.py", path, "render")
-        _, floor = work("engines.py", path, "decode")
-        bottle = timings["render"].answer["bottle_bytes"]
-        check("render", timings["render"].answer, {**truth, "bottle_bytes": bottle})
-        plain = node_process(path, truth, 1)
-        peaks[size], bottles[size] = peak, bottle
-        shown = mb(plain.peak) if isinstance(plain, Process) else plain
-        rows.append([of_size(size), f"{bottle / MB:.1f}", mb(peak), mb(floor), shown])
-    for emoji in (False, True):
-        path, truth = files.long_prompt(_LINE_MB * MB, emoji)
-        timings, peak = work("engines.py", path, "render")
-        bottle = timings["render"].answer["bottle_bytes"]
-        check("render", timings["render"].answer, {**truth, "bottle_bytes": bottle})
-        _, floor = work("engines.py", path, "decode")
-        plain = node_process(path, truth, 1)
-        shown = mb(plain.peak) if isinstance(plain, Process) else plain
-        name = f"one prompt of {_LINE_MB} MB{', an emoji in it' if emoji else ''}"
-        rows.append([name, f"{bottle / MB:.1f}", mb(peak), mb(floor), shown])
-        peaks[name] = peak
-    table(["", "bottle MB", "render MB", "decode-only MB", "node MB"], rows)
-    if 10 * MB in bottles and 1000 * MB in bottles:
-        limit = (3 * bottles[1000 * MB]) / MB + 160
-        aim("1 GB above 10 MB", (peaks[1000 * MB] - peaks[10 * MB]) / MB, round(limit), " MB")
-    aim("one prompt of 50 MB", peaks[f"one prompt of {_LINE_MB} MB"] / MB, 400, " MB")
+    for name, (path, truth) in files_of.items():
+        timings, peaks[name] = work("engines.py", path, "render")
+        _check_render(timings["render"], truth)
+        bottles[name] = timings["render"].answer["bottle_bytes"]
+        decoded, floor = work("engines.py", path, "decode")
+        check("decode", decoded["decode"].answer, truth)
+        line: list[str | Path] = [sys.executable, "-m", "bottlepipe", "render", path, "--no-db", "-o", written]
+        command = run(line, home.environment)
+        # The same bottle, but for the zone of its times.
+        same = {"is_bottle": int(abs(written.stat().st_size - bottles[name]) < 1000)}
+        check(f"bottlepipe render: {command.err}", same, {"is_bottle": 1})
+        written.unlink()
+        plain = run_plain(_PLAIN_NODE, path, truth)
+        shown = plain if isinstance(plain, str) else mb(plain.peak)
+        rows.append([name, f"{bottles[name] / MB:.1f}", mb(peaks[name]), mb(command.peak), mb(floor), shown])
+    table(["", "bottle MB", "render MB", "`bottlepipe render -o` MB", "decode-only MB", "node MB"], rows)
+    if {"10 MB", "1 GB"} <= bottles.keys():
+        limit = 3 * bottles["1 GB"] / MB + 160
+        aim("1 GB above 10 MB", (peaks["1 GB"] - peaks["10 MB"]) / MB, round(limit), " MB")
+    for name in prompts:
+        aim(name, peaks[name] / MB, 400, " MB")
     print()
 
 
@@ -211,34 +272,32 @@ def memory(files: Files, choices: argparse.Namespace) -> None:
 
 def lookups(files: Files, choices: argparse.Namespace) -> None:
     print("### One session out of a database\n")
-    rows, most = [], {}
+    rows, most = [], dict[str, float]()
     for observations in choices.observations:
-        path, asked = files.database(observations)
+        path, truths = files.database(observations)
         for name in ("plain", "orphans"):
-            session = asked[name]["id"]
-            timings, _ = work("lookups.py", path, session)
-            check(name, timings["read_memory"].answer, asked[name])
-            floor, _ = work("lookups.py", path, session, "--sqlite")
-            guessed, _ = work("lookups.py", path, session, "--guess", "--rounds", "3")
-            check(name, guessed["read_memory"].answer, asked[name])
-            found = timings["read_memory"]
-            most[observations, name] = found.cpu
+            timings = measure_lookup(path, truths, name, 4 * choices.rounds)
+            guessing = measure_lookup(path, truths, name, choices.rounds, "--guess")
+            python = measure_lookup(path, truths, name, 4 * choices.rounds, "--sqlite")
+            found, guessed = timings["read_memory"], guessing["read_memory"]
+            if observations == 1_000_000:
+                most |= {name: found.cpu, f"{name}, guessing too": guessed.cpu}
             rows.append(
                 [
                     f"{observations:,}",
                     name,
                     ms(found.cpu),
                     ms(found.wall),
-                    ms(guessed["read_memory"].cpu),
-                    ms(timings["one bare query"].cpu),
-                    ms(floor["sqlite3, one bare query"].cpu),
+                    ms(found.floor),
+                    f"{found.ratio:.2f}",
+                    ms(guessed.cpu),
+                    *(ms(one.cpu) for one in python.values()),
                 ]
             )
-    heads = ["observations", "session", "CPU ms", "wall ms", "guessing too", "one bare query", "same in sqlite3"]
-    table(heads, rows)
-    for name in ("plain", "orphans"):
-        if (1_000_000, name) in most:
-            aim(f"one session out of a million, {name}", 1000 * most[1_000_000, name], 10, " ms")
+    heads = ["CPU ms", "wall ms", "one bare query", "over that", "guessing too", "bare query in sqlite3"]
+    table(["observations", "session", *heads], rows)
+    for name, cpu in sorted(most.items()):
+        aim(f"one session out of a million, {name}", 1000 * cpu, 10, " ms")
     print()
 
 
@@ -247,20 +306,20 @@ def lookups(files: Files, choices: argparse.Namespace) -> None:
 
 def tags(files: Files, choices: argparse.Namespace) -> None:
     print("### Tag scanner on hostile texts\n")
-    sizes = (100_000, 1_000_000, 10_000_000)
-    timings, _ = work("tags.py", *map(str, sizes), "--rounds", "3")
-    rows, growth = [], []
+    short, long = TAG_SIZES
+    sizes = (short // 10, short, long)
+    timings, _ = work("tags.py", *map(str, sizes), "--floor", str(short), "--rounds", "3")
+    rows, growths = [], []
     for kind in dict.fromkeys(name.rpartition(" ")[0] for name in timings):
-        per_byte = []
-        for size in sizes:
-            found = timings[f"{kind} {size}"]
-            check(f"{kind}, {size}", found.answer, {"is_right": 1})
-            per_byte.append(found.cpu / size)
-        growth.append(per_byte[2] / per_byte[1])
-        rows.append([kind, *(f"{1e9 * value:,.0f}" for value in per_byte), f"{growth[-1]:.2f}"])
-    table(["ns a byte", "0.1 MB", "1 MB", "10 MB", "10 MB over 1 MB"], rows)
+        several = [timings[f"{kind} {size}"] for size in sizes]
+        for found in several:
+            check(kind, found.answer, {"is_right": 1})
+        growths.append(several[-1].ratio * short / long)
+        costs = (found.cpu / size for found, size in zip(several, sizes, strict=True))
+        rows.append([kind, *(f"{1e9 * cost:,.0f}" for cost in costs), f"{growths[-1]:.2f}"])
+    table(["ns a byte", *map(of_size, sizes), f"{of_size(long)} over {of_size(short)}"], rows)
     # Quadratic would be 10.
-    aim("most growth per byte from 1 MB to 10 MB", max(growth), 2)
+    aim(f"most growth per byte from {of_size(short)} to {of_size(long)}", max(growths), 2)
     print()
 
 
@@ -274,48 +333,26 @@ try:
     main()
 except SystemExit:
     pass
-import sys
 print("LOADED", *(name for name in {names!r} if name in sys.modules), file=sys.stderr)
 """
 
 
 def startup(files: Files, choices: argparse.Namespace) -> None:
     print("### Start-up, whole processes\n")
-    home = files.folder / "home"
-    project = home / ".claude" / "projects" / "-home-ada-src-tidepool"
-    project.mkdir(parents=True, exist_ok=True)
-    (session,) = (path for path in BUNDLED.glob("*.jsonl"))
-    shutil.copyfile(session, project / session.name)
-    (home / ".claude-mem").mkdir(exist_ok=True)
-    shutil.copyfile(BUNDLED / "claude-mem.db", home / ".claude-mem" / "claude-mem.db")
-    environment = {**os.environ, "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude")}
-    environment["CLAUDE_MEM_DATA_DIR"] = str(home / ".claude-mem")
-    observation = "2101"
-    commands = {
-        "python -c pass": [],
-        "bottlepipe --version": ["--version"],
-        "bottlepipe --help": ["--help"],
-        "bottlepipe list": ["list"],
-        f"bottlepipe show {observation}": ["show", observation],
-        "bottlepipe render": ["render", session.stem],
-        "bottlepipe demo": ["demo"],
-    }
-    runs: dict[str, list[Process]] = {name: [] for name in commands}
-    for _ in range(choices.rounds):
-        for name, arguments in commands.items():
-            start = [sys.executable, "-m", "bottlepipe", *arguments] if arguments else [sys.executable, "-c", "pass"]
-            runs[name].append(run(start, environment))
-    rows = []
-    for name, arguments in commands.items():
-        if wrong := next((one for one in runs[name] if one.code), None):
-            raise RuntimeError(f"{name}: {wrong.err}")
-        loaded = ""
-        if arguments:
-            done = run([sys.executable, "-c", _LOADED.format(names=LIBRARIES), *arguments], environment)
-            loaded = done.err.rpartition("LOADED")[2].strip().replace(" ", ", ")
-        cpu, wall = min(one.cpu for one in runs[name]), min(one.wall for one in runs[name])
-        rows.append([f"`{name}`", ms(cpu), ms(wall), loaded or "none"])
-    table(["", "CPU ms", "wall ms", f"loads, of {', '.join(LIBRARIES)}"], rows)
+    home = Home(files.folder / "home")
+    measured = home.measure(list(home.commands), choices.rounds)
+    bare = [floor for _, floors in measured.values() for floor in floors]
+    rows = [[f"`{FLOOR}`", ms(min(one.cpu for one in bare)), ms(min(one.wall for one in bare)), "1.00", "none"]]
+    for name, (runs, floors) in measured.items():
+        script = _LOADED.format(names=LIBRARIES)
+        done = run([sys.executable, "-c", script, *home.commands[name].arguments], home.environment)
+        loaded = done.err.rpartition("LOADED")[2].strip().replace(" ", ", ")
+        cpu = min(one.cpu for one in runs)
+        ratio = cpu / min(one.cpu for one in floors)
+        rows.append(
+            [f"`bottlepipe {name}`", ms(cpu), ms(min(one.wall for one in runs)), f"{ratio:.1f}", loaded or "none"]
+        )
+    table(["", "CPU ms", "wall ms", "over the bare interpreter", f"loads, of {', '.join(LIBRARIES)}"], rows)
 
 
 PARTS: dict[str, Callable[[Files, argparse.Namespace], None]] = {

@@ -4,7 +4,7 @@
 
 One whole render is recorded: which functions of which stage it calls, and with what. A stage is then these calls once
 more. Only `read` and `classify`, which work hand in hand, are taken apart: `classify` gets decoded entries from memory.
-Prints one line of JSON like `engines.py`, with the floor and the whole measured in the same turns.
+Prints one line of JSON like `engines.py`, with the whole measured in the same turns, and decode-only directly before each.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import argparse
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
 import msgspec
-from engines import Answer, decode, lines_of, peak_bytes, render, timed
+from engines import Answer, Work, decode, lines_of, measure_in_turns, peak_bytes, render
 
 from bottlepipe import pipeline
 from bottlepipe.bottle import Bottle
@@ -47,8 +48,9 @@ class Stages:
         self.calls: dict[str, list[_Call]] = {}
         self.bottle = self._record()
         self.entries = self._decoded()
+        self.first_prompt = _first_prompt(transcript)
         self.work: dict[str, Callable[[], Any]] = {
-            stage: (lambda stage=stage: self._replay(stage)) for stage in self.calls if stage in STAGES
+            stage: partial(self._replay, stage) for stage in self.calls if stage in STAGES
         }
         self.work |= {"read": self._read, "classify": self._classify, "write": self._write}
 
@@ -85,7 +87,8 @@ class Stages:
         results = []
         for function, arguments, named in self.calls[stage]:
             result = function(*arguments, **named)
-            results.append("".join(result) if isinstance(result, GeneratorType) else result)
+            # The pieces of the bottle, put together as the pipeline does it.
+            results.append(b"".join(result) if isinstance(result, GeneratorType) else result)
         return results
 
     def _decoded(self) -> list[Entry]:
@@ -108,7 +111,7 @@ class Stages:
         standing = Standing(
             bottle.mode, bottle.user_turns, bottle.source_bytes, bottle.assistant_messages, bottle.observations
         )
-        return write_bottle(path.parent, self.ref.bottle_id, [bottle.text], standing, 1_800_000_000_000).path
+        return write_bottle(path.parent, self.ref.bottle_id, [bottle.data], standing, 1_800_000_000_000).path
 
     def answer(self, stage: str, result: Any) -> Answer:
         """What a stage found, in the words of the generator's truth."""
@@ -131,13 +134,21 @@ class Stages:
             case "join":
                 return _speakers(result[0])
             case "layout":
-                return {"bottle_bytes": len(next(text for text in result if isinstance(text, str)).encode())}
+                return {"bottle_bytes": len(next(data for data in result if isinstance(data, bytes)))}
             case "write":
                 return {"bottle_bytes": result.stat().st_size}
             case "memory":
                 return {"observations": result[0].observations.height}
+            case "task":
+                # Words that it is cut to, not only words that it starts with.
+                ((request, length),) = (
+                    (found, arguments[2])
+                    for found, (function, arguments, _) in zip(result, self.calls[stage], strict=True)
+                    if function.__name__ == "original_request"
+                )
+                return {"is_first_prompt": int(request == self.first_prompt[:length])}
             case _:
-                return {"found": int(any(bool(one) for one in result if isinstance(one, str)))}
+                raise ValueError(stage)
 
 
 def _spoken(rows: Any, key: str) -> int:
@@ -149,24 +160,33 @@ def _speakers(rows: Any) -> Answer:
     return {"user_turns": tally["user"], "assistant_messages": tally["assistant"]}
 
 
-def _works(
-    stages: Stages, transcript: Path, burden: int
-) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Answer]]]:
+def _first_prompt(transcript: Path) -> str:
+    """The first prompt of a generated transcript, found without bottlepipe."""
+    with open(transcript, "rb") as file:
+        entry = next(entry for entry in map(json.loads, file) if "promptSource" in entry)
+    content = entry["message"]["content"]
+    return str(content if isinstance(content, str) else content[0]["text"])
+
+
+def _works(stages: Stages, burden: int) -> dict[str, Work]:
     def burdened_render() -> Answer:
         for _ in range(burden):
-            decode(transcript)
-        return render(transcript)
+            decode(stages.transcript)
+        return render(stages.transcript)
 
-    yield "decode", lambda: decode(transcript), lambda answer: answer
-    yield "render", burdened_render, lambda answer: answer
-    yield (
-        "render with database",
-        stages.render,
-        lambda b: {"user_turns": b.user_turns, "observations": b.observations, "bottle_bytes": len(b.text.encode())},
-    )
-    for stage in STAGES:
-        if stage in stages.work:
-            yield stage, stages.work[stage], lambda result, stage=stage: stages.answer(stage, result)
+    def bottle_answer(bottle: Bottle) -> Answer:
+        return {
+            "user_turns": bottle.user_turns,
+            "observations": bottle.observations,
+            "bottle_bytes": len(bottle.data),
+        }
+
+    works: dict[str, Work] = {
+        "decode": (partial(decode, stages.transcript), dict),
+        "render": (burdened_render, dict),
+        "render with database": (stages.render, bottle_answer),
+    }
+    return works | {name: (stages.work[name], partial(stages.answer, name)) for name in STAGES if name in stages.work}
 
 
 def main() -> None:
@@ -175,24 +195,13 @@ def main() -> None:
     parser.add_argument("database", type=Path)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--burden", type=int, default=0, help="decode the file so many times more in every render")
-    parser.add_argument("--only", default="", help="beside decode-only, only this")
+    parser.add_argument("--only", default="", help="only this")
     choices = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bottlepipe-stages-") as folder:
         stages = Stages(choices.transcript, choices.database, Path(folder))
-        works = [
-            one
-            for one in _works(stages, choices.transcript, choices.burden)
-            if choices.only in ("", one[0]) or one[0] == "decode"
-        ]
-        found: dict[str, dict[str, Any]] = {name: {"cpu": [], "wall": []} for name, _, _ in works}
-        for _ in range(choices.rounds):
-            for name, work, answer in works:
-                result, cpu, wall = timed(work)
-                found[name]["answer"] = answer(result)
-                found[name]["cpu"].append(cpu)
-                found[name]["wall"].append(wall)
-                del result
-    print(json.dumps({"engines": found, "peak": peak_bytes()}))
+        works = {name: work for name, work in _works(stages, choices.burden).items() if choices.only in ("", name)}
+        found = measure_in_turns(works, choices.rounds, partial(decode, choices.transcript))
+    print(json.dumps({"works": found, "peak": peak_bytes()}))
 
 
 if __name__ == "__main__":

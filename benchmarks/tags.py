@@ -1,18 +1,21 @@
 """Texts that are built to make a tag scanner slow, and the scanner on them. Run as a worker, in a process of its own.
 
-    python benchmarks/tags.py 100000 1000000 10000000 --rounds 5
+    python benchmarks/tags.py 100000 10000000 --floor 1000000 --rounds 5
 
 Every text has a shown part and a hidden one, so that the answer can be checked. What must hold is that the time per byte
-does not grow with the size.
+does not grow with the size: the floor, directly before each text, is one of the same kind and another size.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from typing import Any
 
-from engines import peak_bytes, timed
+from engines import Answer, Work, measure_in_turns, peak_bytes
+
+from bottlepipe.tags import Stripped, strip_tags
 
 SHOWN = "The words that stay. "
 
@@ -42,24 +45,21 @@ KINDS = ("unclosed tags", "half-open tags", "nested splices", "splices in a row"
 
 
 def main() -> None:
-    from bottlepipe.tags import strip_tags
-
     parser = argparse.ArgumentParser(description="Strip hostile texts of growing size.")
     parser.add_argument("sizes", type=int, nargs="+")
+    parser.add_argument("--floor", type=int, required=True, help="size of the text that each is compared with")
     parser.add_argument("--rounds", type=int, default=3)
     choices = parser.parse_args()
+
+    def answer(stripped: Stripped) -> Answer:
+        return {"is_right": int(stripped.text == SHOWN), "private_spans": stripped.private_spans}
+
     found: dict[str, dict[str, Any]] = {}
     for kind in KINDS:
-        for size in choices.sizes:
-            text = make_text(kind, size)
-            about: dict[str, Any] = {"cpu": [], "wall": [], "size": len(text)}
-            for _ in range(choices.rounds):
-                stripped, cpu, wall = timed(lambda text=text: strip_tags(text))
-                about["cpu"].append(cpu)
-                about["wall"].append(wall)
-                about["answer"] = {"is_right": int(stripped.text == SHOWN), "private_spans": stripped.private_spans}
-            found[f"{kind} {size}"] = about
-    print(json.dumps({"engines": found, "peak": peak_bytes()}))
+        texts = {size: make_text(kind, size) for size in choices.sizes}
+        works: dict[str, Work] = {f"{kind} {size}": (partial(strip_tags, text), answer) for size, text in texts.items()}
+        found |= measure_in_turns(works, choices.rounds, partial(strip_tags, make_text(kind, choices.floor)))
+    print(json.dumps({"works": found, "peak": peak_bytes()}))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def test_stage(benchmark: Any, stages: Stages, session: Session, database: Datab
     result = benchmark.pedantic(stages.work[name], rounds=5, warmup_rounds=1)
 
     bottle = stages.bottle
-    whole = {"bottle_bytes": len(bottle.text.encode()), "observations": bottle.observations}
+    whole = {"bottle_bytes": len(bottle.data), "observations": bottle.observations}
     found = {name: stages.answer(name, result), "render with database": whole}
     timings = {name: Timing(0, 0, answer) for name, answer in found.items()}
     check_stages(timings, session[1], database[1]["transcript"]["observations"])
@@ -78,10 +78,10 @@ def test_stage(benchmark: Any, stages: Stages, session: Session, database: Datab
 @pytest.mark.parametrize("name", ["plain", "orphans"])
 def test_lookup(benchmark: Any, database: Database, name: str) -> None:
     """The extension is loaded in the warm-up round."""
-    path, asked = database
-    found = benchmark.pedantic(read_memory, args=(path, [asked[name]["id"]]), rounds=20, warmup_rounds=1)
+    path, truths = database
+    found = benchmark.pedantic(read_memory, args=(path, [truths[name]["id"]]), rounds=20, warmup_rounds=1)
 
-    assert asked[name]["observations"] == found.observations.height
+    assert truths[name]["observations"] == found.observations.height
 
 
 @pytest.mark.benchmark(group="tag scanner, 1 MB", timer=time.process_time)

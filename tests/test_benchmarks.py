@@ -120,7 +120,7 @@ def test_the_gate_trips_above_a_fifth_and_not_at_it(compare: Compare, tmp_path: 
 
     assert 0 == at_the_edge.returncode, at_the_edge.stderr
     assert 1 == above.returncode
-    assert "slower than the baseline: render\n" in above.stderr
+    assert "worse than the baseline: render\n" in above.stderr
 
 
 def test_what_is_too_small_to_measure_does_not_trip_the_gate(compare: Compare, tmp_path: Path) -> None:
@@ -131,7 +131,18 @@ def test_what_is_too_small_to_measure_does_not_trip_the_gate(compare: Compare, t
     done = compare("--results", str(results))
 
     assert 1 == done.returncode
-    assert "slower than the baseline: join\n" in done.stderr
+    assert "worse than the baseline: join\n" in done.stderr
+
+
+def test_only_growth_that_is_more_than_linear_trips_the_gate(compare: Compare, tmp_path: Path) -> None:
+    """A byte of a long text may cost half as much again, however cheap it was in the baseline."""
+    results = tmp_path / "results.json"
+    save(tmp_path / "baseline.json", **{"tag scanner, nested splices": 0.6, "tag scanner, unclosed tags": 0.6})
+    save(results, **{"tag scanner, nested splices": 1.5, "tag scanner, unclosed tags": 2.0})
+    done = compare("--results", str(results))
+
+    assert 1 == done.returncode
+    assert "worse than the baseline: tag scanner, unclosed tags\n" in done.stderr
 
 
 def test_a_gate_that_compares_nothing_fails(compare: Compare, tmp_path: Path) -> None:
@@ -144,18 +155,70 @@ def test_a_gate_that_compares_nothing_fails(compare: Compare, tmp_path: Path) ->
     assert 2 == compare("--results", str(results)).returncode
 
 
+@pytest.mark.parametrize(
+    "name", ["read, 10 MB", "render, 100 MB", "one session, orphans", "start-up, --version", "peak memory, 10 MB"]
+)
+def test_a_baseline_that_cannot_be_right_is_refused(compare: Compare, tmp_path: Path, name: str) -> None:
+    """What does the work of its floor and more cannot cost less: the old baseline stays, and one line says why."""
+    baseline, results = tmp_path / "baseline.json", tmp_path / "results.json"
+    save(baseline, render=2.5)
+    before = baseline.read_bytes()
+    save(results, **{"classify, 10 MB": 0.6, "tag scanner, unclosed tags": 0.9, name: 0.93})
+    refused = compare("--results", str(results), "--update")
+    after = baseline.read_bytes()
+    save(results, **{"classify, 10 MB": 0.6, "tag scanner, unclosed tags": 0.9, name: 1.04})
+    saved = compare("--results", str(results), "--update")
+
+    assert 2 == refused.returncode
+    assert f"not saved, less than the floor in it: {name}; measure again\n" == refused.stderr
+    assert before == after
+    assert 0 == saved.returncode, saved.stderr
+    assert 1.04 == json.loads(baseline.read_bytes())["ratios"][name]
+
+
+def test_the_saved_baseline_holds_everything_and_can_be_right(compare: Compare) -> None:
+    """The one that the gate compares with unless told otherwise."""
+    saved = BENCHMARKS / "baseline.json"
+    done = compare("--results", str(saved), "--update")
+    names = json.loads(saved.read_bytes())["ratios"]
+
+    assert 0 == done.returncode, done.stderr
+    assert {"render", "read", "one session", "tag scanner", "start-up", "peak memory"} <= {
+        name.partition(",")[0] for name in names
+    }
+
+
 def test_a_render_that_really_got_slower_trips_the_gate(compare: Compare, tmp_path: Path) -> None:
     """Measured, not told: the same render passes, with several times the work in it it does not.
 
-    Both distances are far beyond what a busy machine does to a ratio: the limit is at twice the baseline.
+    Both distances are far beyond what a busy machine does to a ratio: the limit is at five times the baseline.
     """
-    measure = ("--size", "1MB", "--rounds", "5", "--only", "render", "--folder", str(tmp_path / "files"))
-    limit = ("--tolerance", "1")
+    measure = ("--size", "1MB", "--rounds", "2", "--only", "render", "--folder", str(tmp_path / "files"))
+    limit = ("--tolerance", "4")
     saved = compare(*measure, "--update")
     same = compare(*measure, *limit)
-    slowed = compare(*measure, *limit, "--again", "0", "--burden", "100")
+    slowed = compare(*measure, *limit, "--again", "0", "--burden", "200")
 
     assert 0 == saved.returncode, saved.stderr
     assert 0 == same.returncode, same.stdout + same.stderr
     assert 1 == slowed.returncode, slowed.stdout + slowed.stderr
-    assert "slower than the baseline: render, 1 MB\n" in slowed.stderr
+    assert "worse than the baseline: render, 1 MB\n" in slowed.stderr
+
+
+@pytest.mark.parametrize(
+    ("part", "names"),
+    [
+        ("start-up", ["--version", "--help"]),
+        ("peak memory", ["1 MB"]),
+        ("one session", ["plain", "orphans"]),
+    ],
+)
+def test_the_gate_measures_more_than_the_render(compare: Compare, tmp_path: Path, part: str, names: list[str]) -> None:
+    """Start-up, peak memory and lookups: measured, and compared with a baseline that nobody could hold."""
+    save(tmp_path / "baseline.json", **{f"{part}, {name}": 0.1 for name in names})
+    done = compare(
+        "--size", "1MB", "--rounds", "1", "--again", "0", "--only", part, "--folder", str(tmp_path / "files")
+    )
+
+    assert 1 == done.returncode, done.stderr
+    assert f"worse than the baseline: {', '.join(f'{part}, {name}' for name in names)}\n" in done.stderr
