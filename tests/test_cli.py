@@ -155,22 +155,36 @@ def test_debug_shows_the_traceback(run_cli: Run) -> None:
     assert "Traceback" in run_cli("render", "nope/x.jsonl", "--debug").stderr
 
 
-@pytest.mark.parametrize("name", ["transcript", "database", "link"])
+@pytest.mark.parametrize("name", ["transcript", "database", "link", "claude-mem.db-wal", "claude-mem.db-journal"])
+@pytest.mark.parametrize("without", [False, True])
 def test_a_source_is_never_written_over(
-    run_cli: Run, project: Path, make_database: Any, tmp_path: Path, unchanged: Any, name: str
+    run_cli: Run,
+    project: Path,
+    home: Path,
+    make_database: Any,
+    tmp_path: Path,
+    unchanged: Any,
+    name: str,
+    without: bool,
 ) -> None:
-    """-o that names the transcript, the database or a link to one of them is refused."""
-    database = make_database(SCHEMA + session_sql(SESSION, 1))
+    """-o that names the transcript, the database, a link to one of them, or what SQLite would read with it is refused.
+
+    The user's database is left alone with --no-db too.
+    """
+    database = make_database(SCHEMA + session_sql(SESSION, 1), home / ".claude-mem" / "claude-mem.db")
     link = tmp_path / "link.md"
     link.symlink_to(project)
     unchanged(project, database)
+    beside = database.with_name(name)
+    outputs = {"transcript": project, "database": database, "link": link}
 
     result = run_cli(
-        "render", SESSION, "--db", database, "-o", {"transcript": project, "database": database, "link": link}[name]
+        "render", SESSION, *(["--no-db"] if without else ["--db", database]), "-o", outputs.get(name, beside)
     )
 
     assert result.returncode == 2
     assert "is a source of this render" in result.stderr
+    assert not beside.exists()
 
 
 def test_output_elsewhere_is_private_and_archives_nothing(

@@ -13,6 +13,7 @@ from types import FrameType
 
 import duckdb
 import pytest
+from open_files import open_files
 
 from bottlepipe import database as module
 from bottlepipe.memory import read_memory
@@ -109,6 +110,7 @@ def test_an_interrupted_read_says_so_and_the_next_one_is_right(
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except KeyboardInterrupt:
                 interrupted += 1
+            assert [] == open_files(database.parent), "what was interrupted keeps a lock"
             assert 1 == read_memory(database, ["s1"]).observations.height
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import duckdb_extension_sqlite_scanner
 import pytest
+from open_files import open_files
 
 from bottlepipe.database import Database
 from bottlepipe.memory import Memory, read_memory, read_observation, read_stored_sessions
@@ -499,17 +499,6 @@ def test_two_threads_read_one_database_at_the_same_time(make_database: MakeDatab
     assert 40 == len(seen)
     assert all(problem == "" and found == [title] * 100 for title, problem, found in seen)
     assert [] == open_files(database.parent), "something stays open between reads"
-
-
-def open_files(folder: Path) -> list[str]:
-    """Files below `folder` that this process holds open, where the system tells."""
-    if not Path("/proc/self/fd").exists():
-        return []
-    links = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            links.append(os.readlink(descriptor))
-    return [link for link in links if link.startswith(str(folder))]
 
 
 def test_a_writer_waits_for_no_reader_that_is_done(make_database: MakeDatabase, hold: Callable[..., Holder]) -> None:

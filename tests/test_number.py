@@ -247,6 +247,16 @@ def test_another_prompt_at_the_same_moment_is_not_taken_for_it() -> None:
     assert [None] == turns_of(users((0, "don't continue")), stored((4, "continue")))
 
 
+@pytest.mark.parametrize("count", [65, 300, 3_000])
+def test_each_part_of_a_prompt_joined_from_many_is_found(count: int) -> None:
+    """Prompts queued in the thousands are one message, and none of them is missing."""
+    parts = [f"Step {number}: check the kiln and write down what you see" for number in range(count)]
+
+    assert [1] * count == turns_of(
+        users((1, "\n".join(parts))), stored(*((number / count, part) for number, part in enumerate(parts)))
+    )
+
+
 @pytest.mark.parametrize("opening", ["Something else", "Glaze the pots"])
 def test_thousands_of_stored_prompts_beside_a_huge_one_cost_no_search_each(opening: str) -> None:
     """The huge prompt holds, or seems to hold, each of them: 50 MB are not searched 3,000 times."""
@@ -428,6 +438,38 @@ def test_one_stored_prompt_before_many_turns_costs_no_walk_per_observation() -> 
 
     with cpu_limit(60):
         found = placed(rows, numbered, stored((0, "prompt 0")), tool_calls=made)
+
+    assert list(range(1, count + 1)) == found
+
+
+def test_calls_stamped_out_of_order_cost_no_walk_per_observation() -> None:
+    """The same with a last call that is stamped before all others: it hides none of them."""
+    count = 100_000
+    numbered = users(*((minute, f"prompt {minute}") for minute in range(count + 1)))
+    made = calls(
+        *((10 * (minute + 1) + 1, f"t{minute}", minute + 0.25) for minute in range(count)),
+        (10 * (count + 1) + 1, "last", -1),
+    )
+    prompts = stored((0, "prompt 0"), (count, f"prompt {count}"), numbers=[1, 2])
+    rows = observed(*((1, minute + 0.5) for minute in range(count)))
+
+    with cpu_limit(60):
+        found = placed(rows, numbered, prompts, tool_calls=made)
+
+    assert list(range(1, count + 1)) == found
+
+
+def test_tools_after_thousands_of_inserted_prompts_cost_no_walk_each() -> None:
+    """A transcript that has lost its prompts, but kept their tools."""
+    count = 60_000
+    missing = stored(*((minute, f"prompt {minute}") for minute in range(count)))
+    numbered, prompts = insert_stored(users(), missing.with_columns(turn=pl.lit(None, pl.Int64)))
+    made = calls(*((minute + 1, f"t{minute}", minute + 0.25) for minute in range(count)))
+    rows = observed(*((None, minute + 0.5) for minute in range(count)))
+    links = [(f"t{minute}", minute + 1) for minute in range(count)]
+
+    with cpu_limit(60):
+        found = placed(rows, numbered, prompts, tool_calls=made, links=links)
 
     assert list(range(1, count + 1)) == found
 

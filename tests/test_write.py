@@ -273,9 +273,16 @@ def test_what_a_living_writer_holds_is_left_to_it(folder: Path, write: Callable[
 
     names = [".0ther~.lock", ".0ther~0123abcd.tmp"]
     folder.mkdir(parents=True)
-    others = [".dropbox.cache.lock", ".gitignore", ".notes~mine.tmp", ".sync-client.lock"]
+    others = [
+        ".dropbox.cache.lock",
+        ".gitignore",
+        ".notes~mine.tmp",
+        ".my notes~.lock",
+        ".pipe~.lock",
+        ".sync-client.lock",
+    ]
     for name in others:
-        (folder / name).write_text("mine")
+        (folder / name).write_text("mine") if "pipe" not in name else os.mkfifo(folder / name)
     with (folder / names[0]).open("w") as lock, (folder / names[1]).open("w") as text:
         fcntl.flock(lock, fcntl.LOCK_EX)
         fcntl.flock(text, fcntl.LOCK_EX)
@@ -300,6 +307,29 @@ def test_where_files_cannot_be_locked_bottles_are_written_all_the_same(
 
     assert [WRITTEN, WRITTEN] == [write().outcome, write().outcome]
     assert [".0ther~0123abcd.tmp", f"{ID}.md"] == files(folder)
+
+
+def test_a_lock_that_fails_leaves_no_new_file(
+    folder: Path, write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that is no refusal, on the new text: the bottle that was there stays, and nothing else."""
+    import fcntl
+
+    write()
+    before = (folder / f"{ID}.md").read_bytes()
+    flock = fcntl.flock
+
+    def failing(descriptor: int, operation: int) -> None:
+        if any(os.path.samestat(os.fstat(descriptor), text.stat()) for text in folder.glob(".*.tmp")):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", failing)
+    with pytest.raises(WriteFailed, match="Input/output error"):
+        write(turns=9)
+
+    assert before == (folder / f"{ID}.md").read_bytes()
+    assert [f"{ID}.md"] == files(folder)
 
 
 def test_two_processes_that_write_one_session_leave_one_whole_bottle(folder: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -305,7 +305,8 @@ def render(
     database = None if no_db else db or settings.database
     ref = _locate(source, settings, database)
     if output not in (None, "-"):
-        _check_output(Path(str(output)), ref, database)
+        # The user's own database is no file to write to with --no-db either.
+        _check_output(Path(str(output)), ref, [db, settings.database])
     with progress_bar() as progress:
         bottle, seconds = _render_one(
             ref,
@@ -342,16 +343,23 @@ def _locate(source: str | None, settings: Settings, database: Path | None) -> Se
     return locate_source(source, settings, database)
 
 
-def _check_output(output: Path, ref: SessionRef, database: Path | None) -> None:
-    """Refuse to write over a source."""
-    sources = [
-        ref.transcript,
-        database,
-        *([database.with_name(database.name + end) for end in ("-wal", "-shm")] if database else []),
-    ]
+def _check_output(output: Path, ref: SessionRef, databases: Iterable[Path | None]) -> None:
+    """Refuse to write over a source, or a file beside a database that SQLite would take for its own."""
+    sources = [ref.transcript]
+    for database in databases:
+        if database is not None:
+            real = os.path.realpath(database)
+            sources += [Path(real + end) for end in ("", "-wal", "-shm", "-journal")]
     for source in sources:
-        if source is not None and output.exists() and source.exists() and os.path.samefile(output, source):
+        if source is not None and _is_same(output, source):
             raise UsageError(f"{output}: is a source of this render and is never written to", hint="name another file")
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """True for one file under two names, and for one place where no file is yet."""
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    return path.exists() and other.exists() and os.path.samefile(path, other)
 
 
 def _render_one(ref: SessionRef, settings: Settings, *, database: Path | None, **choices: Any) -> tuple[Bottle, float]:

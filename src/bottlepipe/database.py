@@ -144,16 +144,17 @@ class _Engine:
                 raise
 
     def _drop_if_broken(self) -> None:
-        """Make the next read start a new engine if DuckDB refuses to go on (some errors do that) or holds a file."""
+        """Let go of what an interrupted read left attached. If that fails, the next read starts a new engine."""
         connection = self._connection
         if connection is None:
             return
         try:
-            held = "SELECT 1 FROM duckdb_databases() WHERE database_name LIKE 'stored_%'"
-            is_broken = bool(connection.execute(held).fetchall())
+            held = "SELECT database_name FROM duckdb_databases() WHERE database_name LIKE 'stored_%'"
+            # Closing an engine is not enough: it may live on, and its files with it, in results of queries.
+            for (name,) in connection.execute(held).fetchall():
+                connection.execute(f"DETACH {name}")
         except (Exception, KeyboardInterrupt):
-            is_broken = True
-        if is_broken:
+            # Some errors make DuckDB refuse all that follows.
             self._connection = None
             connection.close()
 
@@ -271,17 +272,21 @@ class _Reading(Generic[T]):
         # Only a copy is opened for writing: what a killed writer left half done is undone in it.
         mode = "" if is_copy else "READ_ONLY, "
         # A busy timeout of SQLite's own cannot be bounded through DuckDB: fail at once and try again from here.
-        self.cursor.execute(f"ATTACH {_literal(str(database))} AS {name} (TYPE sqlite, {mode}BUSY_TIMEOUT 1)")
+        attach = f"ATTACH {_literal(str(database))} AS {name} (TYPE sqlite, {mode}BUSY_TIMEOUT 1)"
         try:
+            self.cursor.execute(attach)
             # One transaction sees one state of the database, whatever is written meanwhile.
             self.cursor.begin()
             yield name
         finally:
-            with contextlib.suppress(duckdb.Error):
-                self.cursor.rollback()
-            # Closed already when a Ctrl-C fell into the moment before this block: then the engine was dropped.
-            with contextlib.suppress(duckdb.ConnectionException):
-                self.cursor.execute(f"DETACH {name}")
+            # Each of these statements can be what a Ctrl-C is noticed in, and raise for it when it is done.
+            try:
+                with contextlib.suppress(duckdb.Error):
+                    self.cursor.rollback()
+            finally:
+                # Closed already when a Ctrl-C fell into the moment before this block.
+                with contextlib.suppress(duckdb.ConnectionException):
+                    self.cursor.execute(f"DETACH DATABASE IF EXISTS {name}")
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -78,8 +78,13 @@ class Folder(NamedTuple):
         while not is_ours:
             name = f"{prefix}{os.urandom(4).hex()}.tmp"
             descriptor = self.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-            # Somebody may see it before it is locked, and take it for left over.
-            is_ours = self._lock(name, descriptor)
+            try:
+                # Somebody may see it before it is locked, and take it for left over.
+                is_ours = self._lock(name, descriptor)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.unlink(name)
+                raise
         try:
             with open(descriptor, "wb") as file:
                 os.chmod(self.at(name), 0o600, dir_fd=self.descriptor)
@@ -117,10 +122,11 @@ class Folder(NamedTuple):
             self._remove(name, descriptor)
 
     def remove_abandoned(self, pattern: str) -> None:
-        """Remove the hidden files with such names that no living process has locked."""
+        """Remove the hidden regular files with such names that no living process has locked."""
         with contextlib.suppress(PermissionError):
             for name in self.names():
-                if name.startswith(".") and re.fullmatch(pattern, name):
+                about = self.stat(name) if name.startswith(".") and re.fullmatch(pattern, name) else None
+                if about is not None and stat.S_ISREG(about.st_mode):
                     with contextlib.suppress(OSError):
                         descriptor = self.open(name, os.O_RDWR)
                         if self._lock(name, descriptor, where_none=False):

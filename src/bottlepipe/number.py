@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import inf
 from operator import itemgetter
 from typing import Any
 
@@ -35,6 +36,9 @@ _REPEAT_MS = 10_000
 _SAME_MOMENT_MS = 5_000
 # So many messages that open alike are looked at, no more: time must not grow with the square of a session.
 _MANY = 64
+# Texts of many megabytes cannot be searched for each of thousands of prompts: so many characters in all, or all of them
+# `_MANY` times, and no more.
+_SEARCHED = 1_000_000_000
 _PLUGIN = re.compile(r"\A/[^\s:/]+:")
 
 
@@ -141,8 +145,7 @@ def _match_similar(stored: Sequence[_Said], said: Sequence[_Said], matched: dict
         by_start.setdefault((prompt.key or "")[:_LONG], []).append(position)
         for line in set(prompt.text.split("\n")):
             by_line.setdefault(line, []).append(position)
-    # Texts of many megabytes cannot be searched for each of thousands of prompts: so often in all, and no more.
-    budget = _MANY * sum(len(prompt.text) for prompt in said)
+    budget = max(_SEARCHED, _MANY * sum(len(prompt.text) for prompt in said))
     for index in left:
         prompt = stored[index]
         if prompt.key is None or prompt.at_ms is None:
@@ -236,8 +239,9 @@ def insert_stored(numbered: pl.DataFrame, prompts: pl.DataFrame) -> tuple[pl.Dat
     inserts: dict[int, list[dict[str, Any]]] = {}
     for row in missing:
         at = bisect_right(times, row["at_ms"]) if row["at_ms"] is not None else len(rows)
-        while 0 < at < len(rows) and starts[at] == starts[at - 1]:
-            at += 1
+        if at:
+            # Not into a message.
+            at = bisect_right(starts, starts[at - 1])
         inserts.setdefault(at, []).append(row)
     merged: list[dict[str, Any]] = []
     for at in range(len(rows) + 1):
@@ -364,15 +368,21 @@ def _turns_of_calls(numbered: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.Data
         users.filter(~is_stored).select("seq", "turn").sort("seq"), on="seq", strategy="backward"
     )
     calls = calls.with_columns(pl.col("turn").fill_null(0))
-    stored: list[tuple[int, int]] = list(users.filter(is_stored).select("turn", "at_ms").drop_nulls().iter_rows())
-    if not stored:
+    # By the turn before a run of such messages: since when each was there. After one without a time nothing is known.
+    runs: dict[int, list[float]] = {}
+    run: list[float] = []
+    last = -1
+    for turn, at_ms in users.filter(is_stored).select("turn", "at_ms").iter_rows():
+        if turn != last + 1:
+            run = runs[turn - 1] = []
+        run.append(max(run[-1] if run else -inf, inf if at_ms is None else at_ms))
+        last = turn
+    if not runs:
         return calls
-    inserted = dict(stored)
-    turns = []
-    for turn, at_ms in calls.select("turn", "at_ms").iter_rows():
-        while at_ms is not None and inserted.get(turn + 1, at_ms + 1) <= at_ms:
-            turn += 1
-        turns.append(turn)
+    turns = [
+        turn if at_ms is None else turn + bisect_right(runs.get(turn, ()), at_ms)
+        for turn, at_ms in calls.select("turn", "at_ms").iter_rows()
+    ]
     return calls.with_columns(turn=pl.Series(turns, dtype=pl.Int64))
 
 
@@ -387,7 +397,8 @@ class _TurnTimes:
             .sort("turn")
         )
         self.calls: list[tuple[int, int]] = list(calls.select("turn", "at_ms").iter_rows())
-        self.earliest = _least_from([at_ms for _, at_ms in self.calls])
+        # By span of calls, made when first asked for: spans do not overlap, so all together are as long as the calls.
+        self.earliest: dict[tuple[int, int], list[int]] = {}
         users = numbered.filter(pl.col("speaker") == "user").unique("turn", keep="first", maintain_order=True)
         users = users.drop_nulls("at_ms").with_columns(pl.col("at_ms").cum_max())
         self.turns: list[int] = users.get_column("turn").to_list()
@@ -402,10 +413,11 @@ class _TurnTimes:
             return turn
         first = bisect_left(self.calls, turn, key=itemgetter(0))
         stop = len(self.calls) if end is None else bisect_left(self.calls, end, key=itemgetter(0))
-        last = min(bisect_right(self.earliest, at_ms), stop) - 1
-        while last >= first and self.calls[last][1] > at_ms:
-            last -= 1
-        return self.calls[last][0] if last >= first else turn
+        earliest = self.earliest.get((first, stop))
+        if earliest is None:
+            earliest = self.earliest[first, stop] = _least_from([began for _, began in self.calls[first:stop]])
+        count = bisect_right(earliest, at_ms)
+        return self.calls[first + count - 1][0] if count else turn
 
     def at(self, at_ms: int) -> int:
         position = bisect_right(self.starts, at_ms)

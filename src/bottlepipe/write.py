@@ -79,7 +79,7 @@ def write_bottle(
         _make_private(folder)
         with opened(folder) as place, place.locked(f".{session_id}~.lock"):
             # No session id has a `~`, and other programs keep hidden files too.
-            place.remove_abandoned(r"\.[^~]+~([0-9a-f]{8}\.tmp|\.lock)")
+            place.remove_abandoned(r"\.[A-Za-z0-9_][A-Za-z0-9._-]*~([0-9a-f]{8}\.tmp|\.lock)")
             about = place.stat(name)
             if about is not None and not (stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode)):
                 raise FileExistsError(errno.EEXIST, "something that is no file has its name")
