@@ -328,6 +328,26 @@ def test_a_missing_prompt_outside_the_transcript_stands_at_its_end(minutes: floa
     assert expected == [text for _, text in rows]
 
 
+def test_missing_prompts_without_ids_or_with_equal_ones_stay_apart() -> None:
+    """Their table may have lost its key: each is a turn of its own, once."""
+    numbered = users((0, "a"), (30, "d"))
+    prompts = stored((0, "a"), (5, "b"), (10, "c"), (30, "d"))
+
+    for prompt_id in (None, 7):
+        same = prompts.with_columns(prompt_id=pl.lit(prompt_id, pl.Int64))
+        assert (
+            [
+                ("user", "a"),
+                ("notice", MISSING),
+                ("user", "b"),
+                ("notice", MISSING),
+                ("user", "c"),
+                ("user", "d"),
+            ],
+            [1, 2, 3, 4],
+        ) == inserted(numbered, same)
+
+
 def test_a_message_is_never_torn_apart() -> None:
     """A prompt from between two blocks of one message stands after the whole of it."""
     blocks = transcript((0, "user", "a"), (1, "assistant", "b"), (9, "assistant", "c")).drop("message", "turn")

@@ -165,3 +165,23 @@ def test_neither_transcript_nor_rows_is_nothing(reconstruct: Callable[..., Parse
     """A session row alone holds nothing that may be shown."""
     with pytest.raises(NothingToRender, match="nothing stored for it"):
         reconstruct([])
+
+
+@pytest.mark.parametrize("key", ["NULL", "7"])
+def test_prompts_without_ids_or_with_equal_ones_stay_apart(make_database: MakeDatabase, home: Path, key: str) -> None:
+    """Their table may have lost its key: each is a turn of its own, once."""
+    database = make_database(
+        SCHEMA.replace("user_prompts (id INTEGER PRIMARY KEY", "user_prompts (id INTEGER")
+        + "".join(
+            f"INSERT INTO user_prompts VALUES ({key}, 1, 's1', {number}, '{text}', '', {1772445600000 + number});"
+            for number, text in enumerate(["Glaze", "Fire", "Cool"], start=1)
+        )
+    )
+    settings = read_settings()
+
+    (bottle,) = render_sessions(
+        [SessionRef("s1", "s1", None)], settings, Options(database=database), render_time(settings)
+    )
+
+    assert not isinstance(bottle, Exception)
+    assert ["user: Glaze", "user: Fire", "user: Cool"] == outline(parse_bottle(bottle.text))

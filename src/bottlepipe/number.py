@@ -20,7 +20,7 @@ import polars as pl
 
 from bottlepipe.envelopes import NOTE, STORED, own_words
 from bottlepipe.frames import NUMBERED, conform
-from bottlepipe.stored import cut_as_stored, stored_text
+from bottlepipe.stored import cut_as_stored, stored_index, stored_message_id, stored_text
 from bottlepipe.tags import strip_tags
 
 MEDIA_PROMPT = "[media prompt]"
@@ -254,7 +254,7 @@ def insert_stored(numbered: pl.DataFrame, prompts: pl.DataFrame) -> tuple[pl.Dat
                 "branch": 0,
             }
             merged.append(
-                {**base, "speaker": "notice", "kind": NOTE, "text": MISSING, "message_id": f"note:{row['prompt_id']}"}
+                {**base, "speaker": "notice", "kind": NOTE, "text": MISSING, "message_id": f"note:{row['index']}"}
             )
             _, words = own_words(row["text"])
             merged.append(
@@ -263,7 +263,7 @@ def insert_stored(numbered: pl.DataFrame, prompts: pl.DataFrame) -> tuple[pl.Dat
                     "speaker": "user",
                     "kind": STORED,
                     "text": stored_text(words or row["text"], row["was_cut"]),
-                    "message_id": f"stored:{row['prompt_id']}",
+                    "message_id": stored_message_id(row["index"]),
                 }
             )
         if at < len(rows):
@@ -279,14 +279,14 @@ def _retarget(before: pl.DataFrame, after: pl.DataFrame, prompts: pl.DataFrame) 
     old = before.filter(users).get_column("turn").unique(maintain_order=True).to_list()
     new = after.filter(users).get_column("turn").unique(maintain_order=True).to_list()
     moved = dict(zip(old, new, strict=True))
-    stored = after.filter(pl.col("kind") == STORED).select(
-        turn_stored="turn", prompt_id=pl.col("message_id").str.strip_prefix("stored:").cast(pl.Int64)
-    )
+    moved_prompts = prompts.with_columns(
+        turn=pl.col("turn").replace_strict(moved, default=None, return_dtype=pl.Int64)
+    ).with_row_index("index")
+    stored = after.filter(pl.col("kind") == STORED).select(turn_stored="turn", index=stored_index())
     return (
-        prompts.with_columns(turn=pl.col("turn").replace_strict(moved, default=None, return_dtype=pl.Int64))
-        .join(stored, on="prompt_id", how="left", maintain_order="left")
+        moved_prompts.join(stored, on="index", how="left", maintain_order="left")
         .with_columns(turn=pl.coalesce("turn", "turn_stored"))
-        .drop("turn_stored")
+        .drop("index", "turn_stored")
     )
 
 

@@ -6,7 +6,10 @@ the cut splits is stored as U+FFFD. An uncut prompt can be exactly 4000 units lo
 
 from __future__ import annotations
 
+import polars as pl
+
 CUT_AT = 4000
+_MESSAGE_ID = "stored:"
 
 
 def is_cut(text: str) -> bool:
@@ -26,3 +29,13 @@ def cut_as_stored(text: str) -> str:
 def stored_text(text: str, was_cut: bool) -> str:
     """A stored prompt as a bottle shows it: one that was cut says so."""
     return f"{text}\n[truncated at {CUT_AT} chars]" if was_cut else text
+
+
+def stored_message_id(index: int) -> str:
+    """The message id of what stands for the prompt at this place among PROMPTS. Their own ids can be null, or equal."""
+    return f"{_MESSAGE_ID}{index}"
+
+
+def stored_index() -> pl.Expr:
+    """That place, as the type that row indexes have, from the `message_id` of such messages."""
+    return pl.col("message_id").str.strip_prefix(_MESSAGE_ID).cast(pl.get_index_type())
