@@ -131,6 +131,29 @@ def test_endless_nesting_costs_its_own_line_only(opening: bytes) -> None:
     assert len(result) > 1
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param('{"type":"user","toolUseResult":%s,"message":{"content":"x"}}', id="value"),
+        pytest.param('%s{"type":"user","message":{"content":"x"},"uuid":"u9"}', id="value before a record"),
+        pytest.param('{"type":"user","cwd":%s,"message":{"content":"x"}}', id="mistyped value"),
+    ],
+)
+def test_how_deep_a_value_may_be_nested_does_not_depend_on_the_caller(line: str) -> None:
+    """A render deep inside another program gives the same bottle as the command."""
+
+    def below(frames: int, data: bytes) -> list[Any]:
+        return below(frames - 1, data) if frames else texts(data)
+
+    for depth in (*range(250, 850, 50), *range(850, 1010, 10)):
+        data = (line % ("[" * depth + "null" + "]" * depth)).encode() + b"\n" + ONE
+        # Python's limit is 1,000 frames, and some are taken already.
+        answers = [below(frames, data) for frames in (0, 100, 300, 700)]
+
+        assert "one" == answers[0][-1]
+        assert answers == [answers[0]] * 4, depth
+
+
 def test_a_deep_value_that_is_not_needed_may_cost_its_line_but_is_counted() -> None:
     """Nothing is dropped in silence: a whole line nested too deeply names that as its reason."""
     deep = b'{"type":"user","toolUseResult":' + b"[" * 100_000 + b"]" * 100_000 + b',"message":{"content":"x"}}\n'

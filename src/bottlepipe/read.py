@@ -18,12 +18,13 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
 from bottlepipe.errors import NothingToRender, SourceUnreadable
 
+T = TypeVar("T")
 _CHUNK = 1 << 20
 _MAX_DEPTH = 500
 _DEEP_COST = 10_000
@@ -197,7 +198,7 @@ def _is_one_document(opening: bytes, has_more: bool) -> bool:
 
 def _is_whole(line: bytes) -> bool:
     try:
-        msgspec.json.decode(line, type=msgspec.Raw)
+        _recurse(msgspec.json.Decoder(msgspec.Raw).decode, line)
     except (msgspec.MsgspecError, RecursionError):
         return False
     return True
@@ -229,7 +230,9 @@ def _read_lines(file: BinaryIO, size: int, progress: Callable[[int], None] | Non
                 entry = _decode(view[start:end])
                 if entry.role:
                     _fill_bare(entry, view[start:end])
-            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            except RecursionError:
+                yield from _decode_deep(bytes(view[start:end]), number)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
                 yield from _salvage(bytes(view[start:end]), number, is_last=False)
             else:
                 yield entry
@@ -253,6 +256,29 @@ def _decode_clean(line: bytes) -> Entry:
     return entry
 
 
+def _decode_deep(line: bytes, number: int) -> Iterator[Entry | Skipped]:
+    try:
+        entry = _recurse(_decode_clean, line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        yield from _salvage(line, number, is_last=False)
+    else:
+        yield entry
+
+
+def _recurse(function: Callable[..., T], *arguments: Any) -> T:
+    """Call what goes as deep as a value is nested: again in a thread of its own if too little stack is left here.
+
+    So it does not depend on the caller how deep that may be. Raises RecursionError where it is deeper than Python goes.
+    """
+    try:
+        return function(*arguments)
+    except RecursionError:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as executor:
+            return executor.submit(function, *arguments).result()
+
+
 def decode_raw(raw: msgspec.Raw) -> Any:
     """The value of a Raw field, None where it has none. Call it before the next entry is asked for.
 
@@ -262,12 +288,12 @@ def decode_raw(raw: msgspec.Raw) -> Any:
     if not data:
         return None
     try:
-        return msgspec.json.decode(data)
+        return _recurse(msgspec.json.decode, data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         pass
     try:
-        value, _ = _raw_decode(data.decode("utf-8", "replace").strip())
-        return msgspec.json.decode(_as_line(value))
+        value, _ = _recurse(_raw_decode, data.decode("utf-8", "replace").strip())
+        return _recurse(msgspec.json.decode, _recurse(_as_line, value))
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
 
@@ -285,7 +311,7 @@ def _salvage(line: bytes, number: int, *, is_last: bool) -> Iterator[Entry | Ski
     budget = 8 * len(text)
     while position < len(text):
         try:
-            value, position_after = _raw_decode(text, position)
+            value, position_after = _recurse(_raw_decode, text, position)
         except (ValueError, RecursionError) as error:
             is_deep = isinstance(error, RecursionError)
             budget -= _cost(error, position)
@@ -309,7 +335,7 @@ def _find_record(text: str, position: int, budget: int) -> int | None:
     while budget > 0 and (start := _RECORD_START.search(text, position)):
         position = start.end()
         try:
-            value, end = _raw_decode(text, start.start())
+            value, end = _recurse(_raw_decode, text, start.start())
         except (ValueError, RecursionError) as error:
             budget -= _cost(error, start.start())
             continue
@@ -340,23 +366,23 @@ def _entry_from_value(value: object, number: int) -> Iterator[Entry | Skipped]:
         yield Skipped(number, REASON_NOT_OBJECT)
         return
     try:
-        line = _as_line(value)
+        line = _recurse(_as_line, value)
     except RecursionError:
         yield Skipped(number, REASON_TOO_DEEP)
         return
     try:
-        yield _decode_clean(line)
+        yield _recurse(_decode_clean, line)
     except (msgspec.MsgspecError, RecursionError):
         try:
             # From the line: there lone surrogates are replaced, and msgspec takes none.
-            fitting, mistyped = _fit(json.loads(line), Entry)
+            fitting, mistyped = _fit(_recurse(json.loads, line), Entry)
         except RecursionError:
             yield Skipped(number, REASON_TOO_DEEP)
             return
         if mistyped & {"message", "content", "attachment"}:
             yield Skipped(number, REASON_MISTYPED)
         try:
-            yield _decode_clean(_as_line(fitting))
+            yield _recurse(_decode_clean, _recurse(_as_line, fitting))
         except (msgspec.MsgspecError, RecursionError, ValueError):
             yield Skipped(number, REASON_MISTYPED)
 
